@@ -46,18 +46,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_growth_is_counted_back_from_the_latest_snapshot(table: lc.Table) -> None:
-    overview = overview_of(table.context)
-    for facts in overview.snapshots:
-        files = table.copy({"scan.snapshot-id": str(facts.id)}).inspect.files()
-        assert (facts.files, facts.bytes) == (files.height, files["file_size_in_bytes"].sum())
-    assert (overview.snapshots[0].tags, overview.snapshots[1].consumers) == (
-        ("first",),
-        ("reader",),
-    )
-    assert overview.files == sum(len(bucket.files) for bucket in overview.buckets) > 2
-
-
 def test_the_terminal_shows_snapshots_and_buckets(
     table: lc.Table, capsys: pytest.CaptureFixture[str]
 ) -> None:

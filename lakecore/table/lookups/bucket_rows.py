@@ -107,8 +107,8 @@ class Block:
         asked_frame = _frame(keys).with_row_index("key")
         names = asked_frame.columns[1:]
         found = self._frame.join(asked_frame, on=names, how="inner", maintain_order="left")
+        # Rows are in key order, so the pairs are too.
         pairs = found.select("key", "row").to_numpy().astype(np.int64)
-        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return pairs[:, 0], pairs[:, 1]
 
     def _find_texts(self, asked: np.ndarray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -237,11 +237,6 @@ class LookupState:
     fields: tuple[Field, ...]
     splits: tuple[SplitState, ...]
     by_bucket: Mapping[bytes, Mapping[int, list[SplitState]]] = field(default_factory=dict)
-
-    @property
-    def snapshot_id(self) -> int | None:
-        """The snapshot; None if the table is empty."""
-        return None if self.source.snapshot is None else self.source.snapshot.id
 
     def places(self, keys: pa.Table) -> Iterator[tuple[SplitState, np.ndarray]]:
         """Each split that may hold some of the keys, with the indexes of these keys.

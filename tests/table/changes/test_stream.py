@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.model.files import CommitMessage
+from lakecore.options import ScanMode
+from lakecore.table.changes import stream
+from lakecore.table.changes.follow import Found, Nothing
 from lakecore.table.commits.commit import CommitRequest, commit
-from tests.tables import changed, new_table, put, reopened, rows
+from lakecore.table.context import with_schema
+from lakecore.table.maintenance.consumers import write_consumer
+from tests.tables import changed, new_table, put, reopened, rows, with_options
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -35,6 +40,10 @@ def keep_changelog_alone(table: Table, snapshot_id: int) -> None:
     store, layout = table.context.store, table.context.layout
     store.put(layout.changelog(snapshot_id), store.read(layout.snapshot(snapshot_id)))
     store.delete(layout.snapshot(snapshot_id))
+
+
+def expire(table: Table, snapshot_id: int) -> None:
+    table.context.store.delete(table.context.layout.snapshot(snapshot_id))
 
 
 # --- follow-up -----------------------------------------------------------------------------------
@@ -116,7 +125,7 @@ def test_overwrite_takes_back_only_what_it_replaced() -> None:
 def test_rows_that_an_overwrite_replaced_expire_with_their_snapshot() -> None:
     table = history("1 a").copy({"streaming-read-overwrite": "true"})
     table.overwrite(rows(table.schema, "2 b"))
-    table.context.store.delete(table.context.layout.snapshot(1))
+    expire(table, 1)
 
     with pytest.raises(NotFound, match=r"rows that an overwrite replaced .* overwrite=2"):
         streamed(table, 2)
@@ -205,7 +214,7 @@ def test_changelog_that_was_kept_is_read() -> None:
 def test_changelog_with_a_gap_before_the_snapshots_is_not_there() -> None:
     table = history("1 a", "1 b", "1 c")
     keep_changelog_alone(table, 1)
-    table.context.store.delete(table.context.layout.snapshot(2))
+    expire(table, 2)
 
     with pytest.raises(NotFound, match=r"expired.* snapshot_id=1 earliest=3 latest=3"):
         table.stream(1, "latest")
@@ -215,7 +224,7 @@ def test_snapshot_that_expires_while_it_is_followed_is_told() -> None:
     table = history("1 a", "1 b", "1 c")
     stream = table.stream(1, "latest")
     next(stream)
-    table.context.store.delete(table.context.layout.snapshot(2))
+    expire(table, 2)
 
     with pytest.raises(NotFound, match=r"expired.* snapshot_id=2 earliest=3 latest=3"):
         next(stream)
@@ -320,6 +329,124 @@ def test_stream_is_read_although_a_batch_read_does_not_have_its_mode() -> None:
     table = history("1 a", "1 b").copy({"scan.mode": "compacted-full"})
 
     assert streamed(table) == {2: "+I 1 b"}
+
+
+# --- positions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stated", "begins"),
+    [
+        ({}, "state 3, then 4"),
+        ({"scan.mode": "latest"}, "then 4"),
+        ({"scan.snapshot-id": "2"}, "then 2"),
+        ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"}, "state 2, then 3"),
+        ({"consumer-id": "job"}, "then 2, recorded"),
+        ({"consumer-id": "job", "consumer.ignore-progress": "true"}, "state 3, then 4"),
+        ({"consumer-id": "other"}, "state 3, then 4"),
+    ],
+)
+def test_job_asks_where_its_stream_begins(stated: dict[str, str], begins: str) -> None:
+    table = history("1 a", "1 b", "1 c")
+    table.reset_consumer("job", 2)
+
+    assert beginning(stream.begin(table.context, stream.StreamRequest(), stated)) == begins
+
+
+def beginning(found: stream.Beginning) -> str:
+    if found.start is None:
+        first = ["later, a state"] if found.with_state else ["later"]
+    else:
+        state = found.start.state
+        assert found.with_state == (state is not None)
+        first = [] if state is None else [f"state {state.id}"]
+        first.append(f"then {found.start.next_id}")
+    return ", ".join([*first, *(["recorded"] if found.recorded else [])])
+
+
+def test_snapshot_that_a_job_names_must_be_there() -> None:
+    table = history("1 a", "1 b", "1 c").copy({"scan.mode": "latest"})
+    found = stream.begin(table.context, stream.StreamRequest())
+    assert beginning(found) == "then 4"
+
+    expire(table, 1)
+    assert beginning(stream.begin(table.context, stream.StreamRequest(from_snapshot=2))) == "then 2"
+    with pytest.raises(NotFound, match="snapshot_id=1"):
+        stream.begin(table.context, stream.StreamRequest(from_snapshot=1))
+
+
+def test_job_begins_before_the_first_snapshot() -> None:
+    table = new_table()
+    write_consumer(table.context, "job", 1)
+    for stated, begins in (
+        ({}, "later, a state"),
+        ({"scan.mode": "latest"}, "then 1"),
+        ({"scan.snapshot-id": "1"}, "later"),
+        ({"consumer-id": "job"}, "later, recorded"),
+    ):
+        found = stream.begin(table.context, stream.StreamRequest(), stated)
+        assert beginning(found) == begins
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "scan.snapshot-id"),
+        ({"scan.mode": "latest-delta"}, "value=latest-delta"),
+        ({"incremental-between": "1,2"}, "value=incremental"),
+    ],
+)
+def test_job_learns_at_once_that_a_stream_cannot_begin_so(
+    stated: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        stream.begin(history("1 a").context, stream.StreamRequest(), stated)
+
+
+def test_job_goes_on_with_the_snapshot_that_it_names() -> None:
+    table = history("1 a", "1 b", "1 c", scan__mode="latest")
+    expire(table, 1)
+    reading = stream.streamed(table.context)
+    assert reading.options.scan_mode is ScanMode.DEFAULT
+
+    follower = stream.follow_from(reading, 2, 3)
+    found = [follower.step() for _ in range(3)]
+    assert [each.snapshot_id for each in found if isinstance(each, Found)] == [2, 3]
+    assert (found[2], stream.follow_from(reading, 4).step()) == (Nothing.MORE, Nothing.YET)
+    for number in (1, 5):
+        with pytest.raises(NotFound, match=f"snapshot_id={number}"):
+            stream.follow_from(reading, number)
+
+
+def test_job_learns_at_once_that_changes_cannot_be_read() -> None:
+    hidden = new_table(query_auth__enabled="true")
+    twice = new_table(changelog_producer="lookup")
+    with_options(twice, streaming_read_overwrite="true")
+    plain = new_table().context
+    first, second = plain.schema.fields
+    fields = (first, replace(second, name="_row_kind"))
+    named = with_schema(plain, replace(plain.schema, fields=fields))
+    for context, message in (
+        (hidden.context, "query-auth"),
+        (reopened(twice).context, "twice"),
+        (named, "_row_kind"),
+    ):
+        with pytest.raises(LakecoreError, match=message):
+            stream.streamed(context)
+
+
+def test_job_reads_snapshots_without_their_delay() -> None:
+    table = history("1 a", streaming__read__snapshot__delay="1 h")
+    assert table.context.options.streaming_read_snapshot_delay_ms == 3_600_000
+    assert stream.without_delay(table.context).options.streaming_read_snapshot_delay_ms is None
+
+
+def test_mark_of_a_commit_tells_it_from_another_of_the_same_id() -> None:
+    first, other = (history("1 a").context.history.snapshot(1) for _ in range(2))
+    renamed = replace(other, delta_manifest_list=f"{other.delta_manifest_list}x")
+
+    assert stream.commit_mark(first) == stream.commit_mark(other) != stream.commit_mark(renamed)
+    assert len(stream.commit_mark(first)) == 12
 
 
 # --- the order of partitions ---------------------------------------------------------------------

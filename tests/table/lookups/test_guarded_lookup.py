@@ -150,3 +150,19 @@ def test_keys_that_are_not_cached_and_fallback_branches_are_guarded() -> None:
     guarded.create_branch("b")
     with guarded.copy({"scan.fallback-branch": "b"}).open_lookup() as lookup:
         assert lookup.rows(ALL[:3]).to_dicts() == [SHOWN[2], SHOWN[0]]
+
+
+def test_hidden_row_that_cannot_be_merged_spoils_no_look_up_of_others() -> None:
+    table = new_table(
+        {**COLUMNS, "n": "TINYINT"},
+        query_auth__enabled="true",
+        write_only="true",
+        merge_engine="aggregation",
+        fields__n__aggregate_function="sum",
+    )
+    for _ in range(2):
+        table.write([{**row, "n": 100 if row["owner"] == "bob" else 1} for row in ROWS])
+    guarded = with_rules(table, Access()).copy({"lookup.cache": "full"})
+
+    with guarded.open_lookup(["id", "n"]) as lookup:
+        assert lookup.rows(ALL[1:4]).rows() == [(1, 2), (3, 2)]

@@ -15,6 +15,7 @@ import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
+from lakecore.table.lookups import lookup as lookups
 from tests.stores import ReadCounter
 from tests.tables import PATH, new_table, put, reopened
 
@@ -180,7 +181,11 @@ def test_full_cache_is_filled_at_once_and_limited() -> None:
         assert lookup.rows({"id": [3, 1]}).rows() == [(3, "c"), (1, "a")]
 
 
-def test_files_that_expired_meanwhile_are_those_of_an_older_state() -> None:
+@pytest.mark.parametrize("attempts", [5, 1])
+def test_files_that_expired_meanwhile_are_those_of_an_older_state(
+    attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookups, "_ATTEMPTS_MAX", attempts)
     table = new_table()
     put(table, ROWS)
     lookup = table.open_lookup()

@@ -9,9 +9,19 @@ import pytest
 
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.types import parse_type
-from lakecore.options import MergeEngine
+from lakecore.options import MergeEngine, parse_options
+from lakecore.table.context import with_options
 from lakecore.table.publication import write_schema
-from lakecore.table.reads.scan import ScanContext, ScanPlan, Skipped, hides_level_0, plan_scan
+from lakecore.table.reads.scan import (
+    ScanContext,
+    ScanPlan,
+    Skipped,
+    hides_level_0,
+    live_files,
+    live_in,
+    plan_scan,
+    visible_partitions,
+)
 from tests.conditions import from_sql
 from tests.tables import held, new_table, put, reopened
 
@@ -23,15 +33,18 @@ PARTITIONED = {"id": "INT NOT NULL", "p": "STRING NOT NULL", "v": "INT"}
 
 
 def planned(table: Table, where: str | None = None) -> ScanPlan:
-    context: TableContext = table.context
-    scan = ScanContext(
+    context = table.context
+    predicate = None if where is None else from_sql(where, context.schema)
+    return plan_scan(scan_of(context), context.history.latest_snapshot(), predicate)
+
+
+def scan_of(context: TableContext) -> ScanContext:
+    return ScanContext(
         history=context.history,
         schema=context.schema,
         options=context.options,
         partitions=context.partitions,
     )
-    predicate = None if where is None else from_sql(where, context.schema)
-    return plan_scan(scan, context.history.latest_snapshot(), predicate)
 
 
 def places(plan: ScanPlan) -> list[tuple[str, int, bool, int]]:
@@ -214,3 +227,73 @@ def test_char_is_found_in_orc_whatever_blanks_were_hashed() -> None:
 
     for text in texts:
         assert table.to_arrow(where=f"id = '{text}'").to_pylist() == [{"id": text, "v": 1}]
+
+
+# --- many files ----------------------------------------------------------------------------------
+# Of a table with many files, only columns of the manifests are kept; the answers are the same.
+
+
+@pytest.fixture(params=[1_000, 0], ids=["small", "large"])
+def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakecore.io.history._SMALL_ENTRIES", request.param)
+
+
+@pytest.mark.usefixtures("_size")
+def test_partitions_with_visible_files_are_those_that_match() -> None:
+    table = new_table(
+        PARTITIONED,
+        keys=["id", "p"],
+        partitions=["p"],
+        deletion_vectors__enabled="true",
+        bucket="-2",
+    )
+    put(table, "1 a 0 | 1 b 0 | 1 c 0")
+    put(table.copy({"postpone.batch-write-fixed-bucket": "false"}), "1 d 0 | 1 a 0")
+    put(table.copy({"write-only": "true"}), "1 e 0")
+    source = reopened(table).context
+
+    def partitions(where: str | None, **options: str) -> str:
+        context = with_options(source, parse_options({**source.options.texts, **options}))
+        predicate = None if where is None else from_sql(where, context.schema)
+        latest = context.history.latest_snapshot()
+        found = visible_partitions(scan_of(context), latest, predicate)
+        return " ".join(sorted(map(context.partitions.path, found)))
+
+    merged = {"deletion-vectors.merge-on-read": "true"}
+    assert partitions(None) == "p=a p=b p=c"
+    assert partitions(None, **merged) == "p=a p=b p=c p=e"
+    assert partitions("p IN ('b', 'd', 'e')", **merged) == "p=b p=e"
+    assert partitions("p > 'a' AND v = 9") == "p=b p=c"
+    assert partitions("p = 'x'") == ""
+
+
+@pytest.mark.usefixtures("_size")
+def test_files_of_matching_partitions_are_found_among_all() -> None:
+    table = new_table(PARTITIONED, keys=["id", "p"], partitions=["p"])
+    for line in ("1 a 0 | 1 b 0", "1 c 0", "3 a 0"):
+        put(table, line)
+
+    def of(where: str | None) -> tuple[str, int]:
+        context = reopened(table).context
+        condition = None if where is None else from_sql(where, context.schema)
+        latest = context.history.snapshot(3)
+        found, total = live_files(context.history, context.partitions, latest, condition)
+        return " ".join(context.partitions.path(each.partition) for each in found), total
+
+    assert of(None) == ("p=a p=b p=c p=a", 4)
+    assert of("p = 'a'") == ("p=a p=a", 4)
+    assert of("p > 'a'") == ("p=b p=c", 4)
+
+
+@pytest.mark.usefixtures("_size")
+def test_files_of_buckets_are_found_with_and_without_partitions() -> None:
+    for partitions in ([], ["p"]):
+        table = new_table(PARTITIONED, keys=["id", "p"], partitions=partitions, bucket="2")
+        put(table, " | ".join(f"{number} {p} 0" for number in range(9) for p in "ab"))
+        context = reopened(table).context
+        latest = context.history.snapshot(1)
+        live = table.context.history.live_entries(latest)
+        wanted = live[0].partition, live[0].bucket
+
+        found = live_in(context.history, context.partitions, latest, [wanted])
+        assert [(each.partition, each.bucket) for each in found] == [wanted]
