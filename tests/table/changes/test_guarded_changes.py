@@ -71,6 +71,16 @@ def test_columns_that_an_update_did_not_write_hide_its_rows(face: str) -> None:
     assert _seen(table, face, 1, equal("n", 7)) != []
 
 
+def test_state_of_a_log_has_the_columns_that_an_update_wrote() -> None:
+    options: Any = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
+    table = new_table(COLUMNS | {"id": "INT"}, keys=(), **options)
+    table.write(ROWS)
+    table.update({"n": 7}, "id < 3")
+    seen = with_rules(table.copy({"query-auth.enabled": "true"}), Access(StatedRules((PUBLIC,))))
+
+    assert sorted(_log(seen).to_polars().select("id", "n").rows()) == [(1, 7), (3, 0)]
+
+
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("producer", ["none", "input"])
 def test_parts_of_rows_are_hidden(producer: str, face: str) -> None:

@@ -82,3 +82,15 @@ def test_a_missing_file_of_a_live_snapshot_or_a_tag_is_damage(session: lc.Sessio
     for frame in frames:
         with pytest.raises(lc.CorruptTable, match="is missing"):
             frame.collect()
+
+
+def test_a_missing_file_of_a_kept_changelog_is_damage(session: lc.Session) -> None:
+    table = session.get_table("d.t")
+    store, layout = table.context.store, table.context.layout
+    _, frame = next(table.stream(1, 1))
+    store.put(layout.changelog(1), store.read(layout.snapshot(1)))
+    store.delete(layout.snapshot(1))
+    store.delete_directory(layout.bucket_dir("", 0))
+
+    with pytest.raises(lc.CorruptTable, match="is missing"):
+        frame.collect()

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CorruptTable
+from lakecore.io.files.file_format import WriteFormat
 from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections import windows
 from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_planner import Reason
 from tests.conditions import from_sql
 from tests.tables import new_table, put, reopened, rows
 
@@ -287,3 +289,25 @@ def test_two_processes_see_the_same_rows() -> None:
     table = many_buckets()
 
     assert reopened(table).to_arrow().sort_by("id") == table.to_arrow().sort_by("id")
+
+
+def test_engine_scans_no_file_of_which_few_row_groups_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "lakecore.table.run_writer.file_shape.WriteFormat",
+        lambda **given: WriteFormat(**given, row_group_rows=10),
+    )
+    table = new_table(keys=(), store=LocalStore(), path=str(tmp_path))
+    for _ in range(2):
+        put(table, " | ".join(f"{number} a" for number in range(80)))
+
+    def reason(where: str) -> Reason:
+        predicate = from_sql(where, table.schema)
+        return source_of(table).decide(["id"], predicate).reason
+
+    # Few bytes are verified in any case.
+    assert reason("id < 20") is not Reason.FEW_ROW_GROUPS
+    monkeypatch.setattr(source, "_UNCHECKED_BYTES_MAX", 0)
+    assert reason("id < 20") is Reason.FEW_ROW_GROUPS
+    assert reason("id < 21") is not Reason.FEW_ROW_GROUPS

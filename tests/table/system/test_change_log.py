@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
-from tests.tables import new_table, put
+from tests.tables import new_table, put, rows
 
 if TYPE_CHECKING:
     import lakecore as lc
@@ -18,8 +18,8 @@ def log(table: lc.Table, name: str, **options: str) -> Any:
     return table.copy(stated).inspect.system_table(name)
 
 
-def lines(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(" ".join(map(str, row.values())) for row in rows)
+def lines(found: list[dict[str, Any]]) -> list[str]:
+    return sorted(" ".join(map(str, row.values())) for row in found)
 
 
 def changed(**options: Any) -> lc.Table:
@@ -126,6 +126,16 @@ def test_sequence_numbers_follow_the_kind() -> None:
         "+I 5 [3] ['c']",
         "+U 2 [1, 1] ['a', 'A']",
         "-D 4 [2] ['b']",
+    ]
+
+
+def test_rows_that_an_overwrite_removes_have_sequence_numbers_and_tombstones_are_none() -> None:
+    table = changed(table_read__sequence_number__enabled="true")
+    table.overwrite(rows(table.schema, "4 d"))
+
+    stream = log(table, "audit_log", streaming_read_overwrite="true").stream(3, "latest")
+    assert [lines(frame.collect().to_dicts()) for _, frame in stream] == [
+        ["+I 0 4 d", "-D 3 1 A", "-D 5 3 c"]
     ]
 
 
