@@ -81,7 +81,8 @@ def duration_text(seconds: float) -> str:
     """A duration as Java formats it: the hours, minutes and seconds that are not zero."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)
-    parts = ((f"{hours:.0f}", "H"), (f"{minutes:.0f}", "M"), (f"{rest:.9f}".rstrip("0."), "S"))
+    seconds_text = f"{rest:.9f}".rstrip("0").rstrip(".")
+    parts = ((f"{hours:.0f}", "H"), (f"{minutes:.0f}", "M"), (seconds_text, "S"))
     text = "".join(f"{number}{unit}" for number, unit in parts if number.strip("0"))
     return f"PT{text or '0S'}"
 

@@ -18,7 +18,7 @@ from tests.retention import (
     tag,
 )
 from tests.stores import FailingStore, MeddledStore, StoreFailure
-from tests.tables import held, new_table, put, reopened, rows
+from tests.tables import held, new_table, put, reopened, rows, with_options
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -312,6 +312,80 @@ def test_commit_on_top_of_the_target_stays() -> None:
 
     assert held(reopened(table)) == "1 v2 | 2 new"
     assert names(table) == reached(reopened(table))
+
+
+def test_commit_on_top_of_a_removed_snapshot_goes_with_it() -> None:
+    table = history(commits=4)
+    other = reopened(table)
+
+    class Meddled(MeddledStore):
+        def delete(self, path: str) -> None:
+            if path.endswith("snapshot-4") and self.deeds:
+                self.deeds.pop(0)()
+            super().delete(path)
+
+    meddled = Meddled(table.context.store, lambda: put(other, "2 new"), lambda: None)
+    reopened(table, store=meddled).rollback_to(2)
+
+    again = reopened(table)
+    assert (held(again), again.context.history.snapshot_ids()) == ("1 v2", (1, 2))
+    assert names(again) == reached(again)
+
+
+def test_record_that_was_not_written_to_its_end_is_no_rollback() -> None:
+    table = history()
+    path = table.context.layout.rollback_record
+    table.context.store.put(path, b"{")
+    table.rollback_to(3)
+
+    assert held(reopened(table)) == "1 v3"
+    assert not table.context.store.exists(path)
+
+
+def test_success_file_of_a_tag_goes_with_it() -> None:
+    table = history().copy({"tag.create-success-file": "true"})
+    table.create_tag("early", 2)
+    table.create_tag("late", 5)
+    table.rollback_to(3)
+
+    assert {name for name in names(table) if "success" in name} == {
+        "tag/tag-success-file/early_SUCCESS"
+    }
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_changelogs_of_later_snapshots_go(*, expired: bool) -> None:
+    table = new_table(changelog_producer="input", num_sorted_run__compaction_trigger="100")
+    with_options(
+        table,
+        snapshot__num_retained__min="1",
+        snapshot__num_retained__max="1",
+        changelog__num_retained__min="1",
+        changelog__num_retained__max="100",
+    )
+    table = reopened(table)
+    for number in range(1, 7):
+        put(table, f"1 v{number}")
+        if number == 3:
+            table.create_tag("good")
+    context = table.context
+    store, layout = context.store, context.layout
+    if expired:
+        third = store.read(layout.changelog(3))
+        table.expire_changelogs(retain_max=3, retain_min=1)
+        store.put(layout.changelog(3), third)  # as an expiry that died leaves it
+    assert context.history.changelog_ids() == ((4, 5) if expired else (1, 2, 3, 4, 5))
+
+    table.rollback_to(tag="good")
+    assert held(reopened(table)) == "1 v3"
+    left = {name for name in names(table) if name.startswith("changelog/")}
+    if expired:
+        assert left == set()
+    else:
+        assert left == {
+            f"changelog/{each}" for each in ("changelog-1", "changelog-2", "changelog-3", "LATEST")
+        }
+        assert store.read(layout.changelog_latest_hint) == b"3"
 
 
 def test_overwritten_rows_come_back() -> None:

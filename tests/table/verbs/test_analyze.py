@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.snapshot import CommitKind
+from lakecore.table.verbs import statistics_verbs
+from lakecore.table.verbs.statistics_verbs import ColumnSketch
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import held, in_directory, new_table, put, reopened
 
@@ -269,3 +272,29 @@ def test_statistics_are_frozen() -> None:
     assert replace(found, schema_id=3).schema_id == 3
     with pytest.raises(AttributeError):
         found.schema_id = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "tags"])
+def test_statistics_of_parts_are_merged_into_those_of_all_rows(name: str, at: int) -> None:
+    table = typed()
+    values = table.to_arrow([name]).column(0).combine_chunks()
+    whole, first, second = (ColumnSketch(table.schema.field(name)) for _ in range(3))
+    whole.add(values)
+    first.add(values[:at])
+    second.add(values[at:])
+
+    first.merge(second)
+    assert first.result() == whole.result()
+
+
+def test_many_distinct_values_of_parts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics_verbs, "_HASHES_MAX", 64)
+    field = new_table().schema.field("id")
+    whole, first, second = (ColumnSketch(field) for _ in range(3))
+    whole.add(pa.array(range(2000), pa.int32()))
+    first.add(pa.array(range(1200), pa.int32()))
+    second.add(pa.array(range(800, 2000), pa.int32()))
+
+    first.merge(second)
+    assert first.result().distinct_count == whole.result().distinct_count

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.io import history as history_module
-from lakecore.table.writes.write_start import read_start
+from lakecore.table.writes import write_start
+from lakecore.table.writes.write_start import overwritten_since, read_start
 from tests.stores import ReadCounter
 from tests.tables import held, new_table, reopened, rows
 
@@ -71,6 +72,37 @@ def test_facts_of_a_large_table_are_those_of_all_its_files(
     assert copied == small
     assert dict(large.bucket_counts) == small.bucket_counts
     assert large.sequences.get((b"unknown", 0), -1) == -1
+
+
+def test_facts_of_many_partitions_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_start, "_ONE_BY_ONE_MAX", 2)
+    written = table_of("v", "w", "x", "y", "z")
+    expected = dict(read_start(written.context, written.context.history.snapshot(5)).bucket_counts)
+    store = ReadCounter(written.context.store)
+    table = reopened(written, store=store)
+    facts = read_start(table.context, table.context.history.snapshot(5)).bucket_counts
+    read = []
+    for partition in expected:
+        assert facts[partition] == 2
+        read.append(len(manifests_read(store)))
+
+    assert read == [1, 2, 5, 5, 5]
+    again = reopened(written).context
+    assert len(read_start(again, again.history.snapshot(5)).bucket_counts) == 5
+
+
+def test_rows_may_have_gone_if_the_table_was_or_is_empty() -> None:
+    table = table_of()
+    empty = read_start(table.context, None)
+    assert not overwritten_since(table.context, empty)
+
+    table.write(rows(table.schema, "1 a x"))
+    first = read_start(table.context, table.context.history.snapshot(1))
+    assert overwritten_since(table.context, empty)
+    assert not overwritten_since(table.context, first)
+    table.context.store.delete(table.context.layout.snapshot(1))
+    table.context.store.delete(table.context.layout.latest_hint)
+    assert overwritten_since(reopened(table).context, first)
 
 
 def test_facts_of_a_partition_come_from_a_later_snapshot_if_theirs_has_expired() -> None:
