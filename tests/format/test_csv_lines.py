@@ -46,6 +46,8 @@ def test_fields_with_special_characters_are_quoted(
         ('a, "x"', ["a", "x"]),
         # An escape character that escapes nothing goes.
         ("a\\b,\\", ["ab", ""]),
+        ("a\\,b", ["a", "b"]),
+        ('"a\\"b",c', ['a"b', "c"]),
         ('"open,x', [None, None]),
         ('a,"open', ["a", None]),
         ("only", ["only", None]),

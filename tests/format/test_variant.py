@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 
 import polars as pl
@@ -49,6 +50,17 @@ def test_number_of_many_digits_is_a_double(form: str, digits: int) -> None:
     assert found.replace('"-Infinity"', '-"Infinity"').replace(".5", "") == form.replace(
         ".5", ""
     ).format(number)
+
+
+@pytest.mark.parametrize("text", ["x" * 300, "x" * 70_000])
+@pytest.mark.parametrize("count", [1, 255, 256])
+def test_long_lists_and_objects_come_back(text: str, count: int) -> None:
+    values = json.dumps([text, *range(count - 1)], separators=(",", ":"))
+    names = {f"{each:03}": each for each in range(count - 1)}
+    fields = json.dumps({**names, "x": text}, separators=(",", ":"))
+
+    assert json_of_variant(*variant_of_json(values)) == values
+    assert json_of_variant(*variant_of_json(fields)) == fields
 
 
 def test_names_are_numbered_as_they_come_and_sorted_in_objects() -> None:

@@ -10,6 +10,7 @@ from lakecore.lsm.packing import (
     cut,
     fewer_adjacent,
     in_order,
+    is_stale,
     pick_adjacent,
     pick_adjacent_full,
     pick_small,
@@ -132,6 +133,7 @@ def test_one_file_is_never_packed() -> None:
         ("5 6", "none"),
         ("5 6 7", "5 6 7"),
         ("80 90 5 6 7", "5 6 7"),
+        ("70 5 6 7", "5 6 7"),
         ("80 5 6", "none"),
         ("5 80 6 90 7", "5 80 6 90 7"),
         ("5 80 6 90", "none"),
@@ -142,6 +144,13 @@ def test_full_packing_begins_at_the_first_small_file_if_more_are_small(
     files: str, picked: str
 ) -> None:
     assert shown(pick_adjacent_full(sizes(files), policy())) == picked
+
+
+def test_more_than_a_share_of_deleted_rows_makes_a_file_stale() -> None:
+    (file,) = sizes("100")
+    stated = policy(compaction__delete_ratio_threshold="0.2")
+
+    assert [is_stale(file, deleted, stated) for deleted in (None, 2, 3)] == [True, False, True]
 
 
 # --- no buckets ----------------------------------------------------------------------------------
@@ -186,6 +195,7 @@ def test_full_packing_takes_every_small_file() -> None:
         ("60 60 60 60 60 60 60", 300, "60 60 60 60 60 | 60 60"),
         ("300 300 300 300", 1, "300 300 | 300 300"),
         ("5 6", 1, "5 6"),
+        ("5", 1, "5"),
     ],
 )
 def test_parts_hold_so_many_bytes_and_two_new_files_at_least(

@@ -107,6 +107,7 @@ def test_batch_is_cut_by_what_its_rows_take_apart(texts: str) -> None:
     pieces = list(cut(batch, 1000, 10_200))
 
     assert [piece.num_rows for piece in pieces] == [10] * 10
+    assert next(cut(batch, 1000, 10_070)).num_rows == 9  # the number of a row counts, too
     assert pa.Table.from_batches(pieces).to_pylist() == batch.to_pylist()
 
 

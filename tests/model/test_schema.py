@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -50,6 +52,21 @@ def test_columns_are_numbered_from_one_if_asked_for() -> None:
 
     assert shown(schema) == ["1 a INT", "2 r ROW<`x` INT>"]
     assert schema.highest_field_id == 3
+
+
+def test_a_schema_is_shown_with_its_keys() -> None:
+    schema = create_schema(
+        {"day": "DATE", "id": "INT", "v": "STRING"},
+        primary_keys=["day", "id"],
+        partition_keys=["day"],
+        now_ms=0,
+    )
+
+    assert [re.split(r" {2,}", line.strip()) for line in str(schema).splitlines()[1:]] == [
+        ["day", "DATE NOT NULL", "primary key, partition key"],
+        ["id", "INT NOT NULL", "primary key"],
+        ["v", "STRING"],
+    ]
 
 
 def test_arrow_schema_is_taken_without_its_parquet_ids() -> None:

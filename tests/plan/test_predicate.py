@@ -149,6 +149,14 @@ def test_a_float_against_what_no_float_is_is_known_within_bounds_only() -> None:
     assert [type(part).__name__ for part in found.parts] == ["Unknown", "Compare"]
 
 
+@pytest.mark.parametrize(
+    ("value", "exact"),
+    [("0.1", True), ("0.123456789012345", True), ("0.1234567890123456", False), ("1E-23", False)],
+)
+def test_a_short_decimal_is_the_same_double_everywhere(value: str, *, exact: bool) -> None:
+    assert is_exact(literal("g", "=", Decimal(value))) == exact
+
+
 def test_in_keeps_distinct_sorted_values_of_the_column() -> None:
     column = Column("i", pa.int32())
 

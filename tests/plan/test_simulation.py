@@ -148,6 +148,46 @@ def outcome(load: Load, commits: int, every: int = 1, **options: str) -> Outcome
     return SimulatedTable([load], parsed, compact_every=every).run(commits)
 
 
+@pytest.mark.parametrize(
+    ("load", "commits", "every", "options", "requests", "others"),
+    [
+        (
+            Load(commit_bytes=1e6, key_bytes=2e7, buckets=3), 90, 1, {},
+            {"DELETE": 10.25, "GET": 29.15, "LIST": 6.0, "PUT": 12.2},
+            (3.169_013, 5, 9, 88_885_494, 46_582_125, 15, 50_853),
+        ),
+        (
+            Load(commit_bytes=3e6), 60, 20, {"manifest__merge_min_count": "4"},
+            {"DELETE": 5.575, "GET": 11.275, "LIST": 0.3, "PUT": 6.7},
+            (2.499_275, 20, 2, 180_003_000, 60_030_000, 3, 17_682),
+        ),
+        (
+            Load(commit_bytes=5e7, key_bytes=4e8, buckets=2), 60, 1,
+            {**FULL_MERGES, "manifest__target_file_size": "16 kb"},
+            {"DELETE": 8.725, "GET": 27.675, "LIST": 6.0, "PUT": 10.75},
+            (2.469_693, 5, 10, 1_231_063_688, 2_182_647_188, 7, 18_146),
+        ),
+    ],
+)  # fmt: skip
+def test_figures_of_a_table_stay_as_they_were_compared_with_real_ones(
+    load: Load,
+    commits: int,
+    every: int,
+    options: dict[str, str],
+    requests: dict[str, float],
+    others: tuple[float, ...],
+) -> None:
+    units = replace(UNITS, keep_gets=1, keep_lists=2)
+    parsed = options_of(**FEW_SNAPSHOTS, **options)
+    found = SimulatedTable([load], parsed, compact_every=every, units=units).run(commits)
+
+    assert found.requests == pytest.approx(requests)
+    assert (
+        round(found.write_amplification, 6), found.runs_max, found.files,
+        round(found.live_bytes), round(found.kept_bytes), found.manifests, found.manifest_bytes,
+    ) == others  # fmt: skip
+
+
 def test_rows_are_written_once_until_the_first_compaction() -> None:
     assert outcome(Load(commit_bytes=1e6), 4).write_amplification == 1
     assert outcome(Load(commit_bytes=1e6), 400, every=0).write_amplification == 1

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ("i NOT IN (1, NULL)", Not(Or((c("i", "=", 1), NULL)))),
         ("i BETWEEN 1 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
         ("i BETWEEN 1e0 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
+        (f"l <= {'9' * 38}", c("l", "<=", 2**63 - 1)),
         ("i BETWEEN l AND 3", UNKNOWN),
         ("i BETWEEN 1 AND l", UNKNOWN),
         ("i + 1 BETWEEN 1 AND 3", UNKNOWN),

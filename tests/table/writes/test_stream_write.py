@@ -77,6 +77,7 @@ def test_commit_of_a_checkpoint_commits_those_before_it_in_order() -> None:
         result = writer.commit(5)
 
         assert (result.identifier, result.snapshot_ids, result.rows) == (5, (1, 2, 3), 5)
+        assert (result.attempts, result.files_added, result.files_deleted) == (3, 3, 0)
         assert writer.in_flight == ()
 
     assert held(table) == "1 c | 2 a | 3 c"
