@@ -67,16 +67,17 @@ def decode_index(data: bytes, values_bytes: int, row_count: int, path: str) -> B
 
     Raises CorruptTable if there are not `row_count` entries, or if they do not fill these bytes.
     """
+    damaged = CorruptTable("the index of a file of BLOB values does not fit the file", path=path)
     try:
         known = decode_lengths(data)
-    except ValueError:
-        known = np.zeros(0, np.int64)
+    except ValueError as error:
+        raise damaged from error
     stored = np.where(known > 0, known, 0)
     whole = len(known) == row_count and int(stored.sum()) == values_bytes
     if not whole or np.any(
         (known < PLACEHOLDER) | (known > values_bytes) | ((known >= 0) & (known < _AROUND))
     ):
-        raise CorruptTable("the index of a file of BLOB values does not fit the file", path=path)
+        raise damaged
     return BlobIndex(offsets=np.cumsum(stored) - stored, lengths=known)
 
 

@@ -221,8 +221,6 @@ def live_rows(manifests: Sequence[EntryColumns], wanted: Wanted | None = None) -
 
 def decode_rows_of(data: bytes, path: str, rows: Rows) -> list[ManifestEntry]:
     """The entries of a manifest at these rows, which ascend."""
-    if not len(rows):
-        return []
     if not is_table(data):
         data, rows = chosen_blocks(data, path, rows)
     return entries_of(decode_entries(data, path)[rows], path)

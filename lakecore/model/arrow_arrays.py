@@ -65,8 +65,8 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
     source = array.type
     if source == target:
         return array
-    if _t.is_dictionary(source) or _t.is_run_end_encoded(source):
-        return retype(_plain(array), target, leaf)
+    if isinstance(array, pa.DictionaryArray):
+        return retype(array.dictionary_decode(), target, leaf)
     if _t.is_null(source):
         return pa.nulls(len(array), target)
     if _t.is_struct(target) and _t.is_struct(source):
@@ -268,12 +268,6 @@ def _is_list_like(source: pa.DataType) -> bool:
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
     kinds = (_t.is_string, _t.is_binary, _t.is_large_string, _t.is_large_binary)
     return any(is_kind(kind) for is_kind in kinds)
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    if isinstance(array, pa.DictionaryArray):
-        return array.dictionary_decode()
-    return array.cast(array.type.value_type)
 
 
 # --- arrow sizes ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import fastavro
 import pytest
 
 from lakecore.errors import CorruptTable
+from lakecore.format import avro
 from lakecore.format.avro import read_container
 
 INNER: dict[str, Any] = {
@@ -73,3 +74,28 @@ def test_container_of_a_damaged_schema_is_corrupt() -> None:
 
     with pytest.raises(CorruptTable, match=r"damaged.* path=m "):
         list(read_container(data, "m", RECORD))
+
+
+def test_container_of_another_type_of_a_field_is_corrupt() -> None:
+    def schema(kind: str, part: str) -> dict[str, Any]:
+        of = {"type": kind, part: "long"}
+        return {"type": "record", "name": "record", "fields": [{"name": "_IN", "type": of}]}
+
+    data = _container(schema("map", "values"), [{"_IN": {"a": 1}}])
+    found: list[Any] = list(read_container(data, "m", schema("map", "values")))
+    assert found == [{"a": 1}]
+    with pytest.raises(CorruptTable, match="path=m"):
+        list(read_container(data, "m", schema("array", "items")))
+
+
+def test_plans_of_few_schemas_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: dict[Any, Any] = {}
+    monkeypatch.setattr(avro, "_plans", plans)
+    monkeypatch.setattr(avro, "_PLANS_MAX", 2)
+    found = []
+    for name in ("a", "b", "c", "c"):
+        named = RECORD | {"name": name}
+        assert list(read_container(_container(named, ROWS), "m", RECORD)) == FLAT
+        found.append(len(plans))
+
+    assert found == [1, 2, 1, 1]

@@ -102,3 +102,15 @@ def test_nothing_stays_leased() -> None:
     framed("null", (1, b"abc")).plain_blocks()
 
     assert process_budget().used_bytes == 0
+
+
+def test_metadata_blocks_that_state_their_size_are_read() -> None:
+    plain = assemble({"avro.codec": b"null", "avro.schema": b"{}"}, SYNC, [(1, b"x")])
+    # Two entries: the number 4 in zigzag; a negative one is followed by the size of the block.
+    assert plain[4] == 4
+    end = plain.index(bytes([0]) + SYNC)
+    sized = plain[:4] + bytes([3, 2 * (end - 5)]) + plain[5:]
+
+    frame = Frame(sized, "f")
+    assert frame.metadata == Frame(plain, "f").metadata
+    assert frame.plain_blocks() == [(1, b"x")]

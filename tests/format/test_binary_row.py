@@ -203,6 +203,23 @@ def test_times_that_nanoseconds_do_not_count_are_refused(seconds: int) -> None:
         decode_rows([near, far], fields("TIMESTAMP(9)"))
 
 
+@pytest.mark.parametrize("kind", ["DECIMAL(9, 2)", "DECIMAL(18, 0)", "DECIMAL(30, 5)"])
+def test_decimals_inside_of_others_come_back(kind: str) -> None:
+    texts = ("0", "1", "-1", "99999") if kind == "DECIMAL(18, 0)" else ("0", "1.5", "-0.01", "-9e3")
+    numbers = [*map(Decimal, texts), None]
+    types = [parse_type(text) for text in (f"ARRAY<{kind}>", f"ROW<a INT, b {kind}>")]
+    columns = [
+        pa.array([numbers, None, []], arrow_type(types[0])),
+        pa.array([{"a": 1, "b": each} for each in numbers[1:4]], arrow_type(types[1])),
+    ]
+
+    decoded = decode_rows(
+        encode_rows(columns, types).serialized(),
+        [Field(id=at, name=f"f{at}", type=each) for at, each in enumerate(types)],
+    )
+    assert decoded.columns == columns
+
+
 def test_decoding_gives_the_wanted_columns_in_their_order() -> None:
     columns = [pa.array([1, 2], pa.int32()), pa.array(["a", None]), pa.array([True, False])]
     rows = encode_rows(columns, [f.type for f in fields("INT", "STRING", "BOOLEAN")]).serialized()

@@ -45,7 +45,14 @@ def test_damage_is_found_anywhere() -> None:
         with pytest.raises(CorruptTable, match="a BLOB value is damaged"):
             value_of(entry[:at] + bytes([entry[at] ^ 1]) + entry[at + 1 :], "f")
     index = data[36:-TAIL_BYTES]
-    for wrong, values_bytes, rows in ((index, 35, 2), (index, 36, 3), (index[:-1], 36, 2)):
+    wrongs = (
+        (index, 35, 2),
+        (index, 36, 3),
+        (index[:-1], 36, 2),
+        (b"\x80", 36, 2),
+        (b"\x80", 0, 0),
+    )
+    for wrong, values_bytes, rows in wrongs:
         with pytest.raises(CorruptTable, match="does not fit the file"):
             decode_index(wrong, values_bytes, rows, "f")
     with pytest.raises(CorruptTable, match="outside the file"):

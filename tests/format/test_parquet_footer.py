@@ -1,12 +1,22 @@
 from __future__ import annotations
 
+import io
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.format.parquet_footer import MAGIC, Copy, FooterJoin, split, with_maps_as_lists
+from lakecore.format.parquet_footer import (
+    MAGIC,
+    Copy,
+    FooterJoin,
+    ListValue,
+    read_struct,
+    split,
+    with_maps_as_lists,
+)
 
 
 def part(table: pa.Table) -> memoryview:
@@ -108,3 +118,20 @@ def test_maps_are_lists_of_entries_in_a_footer_made_for_it() -> None:
         {"k": 1, "m": [{"key": "a", "value": [{"key": 1, "value": 2}]}]},
         {"k": 2, "m": None},
     ]
+
+
+def test_row_groups_that_are_numbered_are_numbered_anew() -> None:
+    join, numbered = FooterJoin("message"), b""
+    for at in (0, 10):
+        out = io.BytesIO()
+        pl.DataFrame({"a": range(at, at + 10)}).write_parquet(out)
+        numbered += b"".join(bytes(data) for data in join.add(memoryview(out.getvalue())))
+    data = MAGIC + numbered + join.finish()
+
+    assert pq.read_table(io.BytesIO(data))["a"].to_pylist() == [*range(20)]
+    length = int.from_bytes(data[-8:-4], "little")
+    footer, _ = read_struct(memoryview(data)[-8 - length : -8], 0)
+    (groups,) = (value for id_, _, value in footer if id_ == 4)
+    assert isinstance(groups, ListValue)
+    ordinals = [value for group in groups.items for id_, _, value in group if id_ == 7]  # type: ignore[union-attr,misc]
+    assert ordinals == [0, 1]

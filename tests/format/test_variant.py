@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +18,9 @@ from lakecore.format.variant import (
     variant_of_json,
     whole_variants,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NO_NAMES = bytes([1, 0, 0])
 
@@ -34,6 +38,8 @@ NO_NAMES = bytes([1, 0, 0])
         ("1.50", "200296000000"),
         ("1e3", "1c0000000000408f40"),
         ('"ab"', "096162"),
+        (f'"{"x" * 63}"', "fd" + "78" * 63),
+        (f'"{"x" * 64}"', "4040000000" + "78" * 64),
         ("[1,2]", "03020002040c010c02"),
     ],
 )
@@ -211,6 +217,7 @@ def test_parts_of_shredded_columns_are_put_together() -> None:
     ("typed", "text"),
     [
         (pa.array([1.5], pa.float32()), "1.5"),
+        (pa.array([0.1], pa.float64()), "0.1"),
         (pa.array([19_723], pa.date32()), '"2024-01-01"'),
         (pa.array([1_500_000], pa.timestamp("us")), '"1970-01-01 00:00:01.5"'),
         (pa.array([-1], pa.timestamp("us", "UTC")), '"1969-12-31 23:59:59.999999+00:00"'),
@@ -222,6 +229,37 @@ def test_typed_values_of_shredded_columns(typed: pa.Array, text: str) -> None:
     column = pa.StructArray.from_arrays([*parts.values(), typed], [*parts, "typed_value"])
 
     assert json_of_variants(whole_variants(column, "f")).to_pylist() == [text]
+
+
+def test_parts_of_every_size_stay_as_they_are() -> None:
+    text = f'["ab","{"x" * 70}",1,-129,70000,5000000000,1.50,1e+300,true,null,"",[],{{}}]'
+    value, names = variant_of_json(f'{{"a":{text}}}')
+    parts = {"metadata": pa.array([names]), "value": pa.array([value])}
+    column = pa.StructArray.from_arrays([*parts.values()], [*parts])
+
+    whole = whole_variants(column, "f")
+    assert whole.field("value").to_pylist() == [value]
+    assert json_of_variants(whole).to_pylist() == [json_of_variant(value, names)]
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
+def test_shredded_lists_are_put_together(kind: Callable[[pa.DataType], pa.DataType]) -> None:
+    element = pa.struct([("value", pa.binary()), ("typed_value", pa.int32())])
+    column = pa.struct(
+        [("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", kind(element))]
+    )
+    one, other = {"value": None, "typed_value": 7}, {"value": b"\x04", "typed_value": None}
+    rows: list[dict[str, Any]] = [
+        {"metadata": NO_NAMES, "value": None, "typed_value": [one, other]},
+        {"metadata": NO_NAMES, "value": None, "typed_value": []},
+        {"metadata": NO_NAMES, "value": b"\x08", "typed_value": None},
+    ]
+
+    whole = whole_variants(pa.array(rows, column), "f")
+    assert json_of_variants(whole).to_pylist() == ["[7,true]", "[]", "false"]
+    missing = [{"value": None, "typed_value": None}]
+    with pytest.raises(CorruptTable, match="a shredded VARIANT is damaged"):
+        whole_variants(pa.array([rows[0] | {"typed_value": missing}], column), "f")
 
 
 def test_a_type_that_java_does_not_shred_is_refused() -> None:

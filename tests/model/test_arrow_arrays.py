@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakecore.frames.incoming import incoming_batches
-from lakecore.model.arrow_arrays import search_sorted, with_offsets
+from lakecore.model.arrow_arrays import retype, search_sorted, size_of, struct_array, with_offsets
 
 LISTS = pa.list_(pa.list_(pa.string()))
 MAPS = pa.map_(pa.string(), pa.list_(pa.binary()))
@@ -99,3 +99,33 @@ def test_values_are_found_by_every_version_of_arrow(
 
     assert search_sorted(values, asked, "left").to_pylist() == left
     assert search_sorted(values, asked, "right").to_pylist() == right
+
+
+@pytest.mark.parametrize("target", [pa.int32(), pa.list_(pa.int32()), MAPS, STRUCT])
+def test_nulls_without_a_type_are_nulls_of_any_type(target: pa.DataType) -> None:
+    assert retype(pa.nulls(2), target).equals(pa.nulls(2, target))
+
+
+def test_values_of_a_dictionary_take_another_type() -> None:
+    coded = pa.array([[1, None], [1]], pa.list_(pa.dictionary(pa.int8(), pa.int32())))
+
+    retyped = retype(coded, pa.list_(pa.int64()))
+    assert retyped.equals(pa.array([[1, None], [1]], pa.list_(pa.int64())))
+
+
+def test_struct_without_parts_has_the_nulls_of_the_other() -> None:
+    like = pa.array([{"a": 1}, None])
+
+    assert struct_array(like, [], []).equals(pa.array([{}, None], pa.struct([])))
+    assert struct_array(like.slice(0, 1), [], []).to_pylist() == [{}]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("count", [1, 60, 80])
+def test_size_of_many_columns_is_that_of_few(count: int, others: int) -> None:
+    columns = {f"n{at}": pa.array([at] * 16, pa.int32()) for at in range(count)}
+    columns |= {f"b{at}": pa.array([True] * 16) for at in range(10)}
+    columns |= {f"s{at}": pa.array(["abc"] * 16) for at in range(others)}
+    rows = pa.table(columns)
+
+    assert size_of(rows) == rows.nbytes

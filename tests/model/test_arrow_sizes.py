@@ -49,6 +49,9 @@ def test_numbers_count_by_their_width() -> None:
     assert row_bytes(pa.array([b"abc"], pa.binary(3))) == 3
     assert total_bytes(pa.array([[1, 2], None, [3]])) == 24
     assert total_bytes(pa.nulls(3)) == 3
+    assert row_bytes(pa.RunEndEncodedArray.from_arrays([2, 3], pa.array([1, 2], pa.int16()))) == 2
+    nothing = pa.array([], pa.string())
+    assert row_bytes(pa.DictionaryArray.from_arrays(pa.nulls(3, pa.int8()), nothing)) == 0
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,8 @@ def test_list_view_counts_what_its_lists_share_once_a_list() -> None:
 
 def test_shared_layouts_are_found_at_any_depth() -> None:
     assert is_shared(pa.list_(pa.struct([("a", pa.map_(pa.string(), pa.string_view()))])))
+    assert is_shared(pa.list_(pa.json_(pa.string_view())))
+    assert not is_shared(pa.list_(pa.json_(pa.string())))
     assert not is_shared(pa.list_(pa.struct([("a", pa.map_(pa.string(), pa.large_string()))])))
 
 

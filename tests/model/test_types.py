@@ -20,6 +20,8 @@ from lakecore.model.types import (
     from_arrow,
     parse_field,
     parse_type,
+    plain_type,
+    string_array,
     timestamp_unit,
     type_to_json,
     with_nullable,
@@ -254,3 +256,17 @@ def test_types_are_values() -> None:
     assert Map(key=INT, value=INT) == Map(key=INT, value=INT)
     assert len({Multiset(element=INT), Multiset(element=INT)}) == 1
     assert Row(fields=()) != Row(fields=(), nullable=False)
+
+
+def test_plain_type_is_that_of_the_values_at_any_depth() -> None:
+    coded = pa.dictionary(pa.int8(), pa.string())
+    key, item = pa.field("k", coded, nullable=False), pa.field("i", pa.list_view(coded))
+    given = pa.struct([pa.field("m", pa.map_(key, item)), pa.field("j", pa.json_())])
+
+    plain_key, plain_item = key.with_type(pa.string()), item.with_type(pa.list_(pa.string()))
+    expected = pa.struct([("m", pa.map_(plain_key, plain_item)), ("j", pa.string())])
+    assert plain_type(given) == expected
+
+
+def test_constant_strings_are_plain_arrow_strings() -> None:
+    assert string_array(["a", "é"]).equals(pa.array(["a", "é"]))

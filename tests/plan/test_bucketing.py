@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -288,3 +290,16 @@ def test_a_batch_is_cut_into_its_partitions() -> None:
         (row("b"), [1, 3]),
         (row("a"), [2]),
     ]
+
+
+@pytest.mark.parametrize(("kind", "code"), [("FLOAT", "f"), ("DOUBLE", "d")])
+def test_hive_hashes_the_bits_of_floats(kind: str, code: str) -> None:
+    values = [1.5, -2.25, 0.0, 1e30, math.nan]
+    bits = [int.from_bytes(struct.pack(f">{code}", value)) for value in values]
+    hashes = [(each >> 32 ^ each) & 0x7FFFFFFF for each in bits]
+    other_nan = -np.array([math.nan], code)
+    data_type = parse_type(kind)
+    column = pa.concat_arrays([pa.array(values, arrow_type(data_type)), pa.array(other_nan)])
+
+    buckets = bucket_ids([column], [data_type], 97, BucketFunction.HIVE)
+    assert buckets.tolist() == [each % 97 for each in [*hashes, hashes[-1]]]

@@ -79,3 +79,19 @@ def test_null_in_the_pattern_is_no_time() -> None:
 def test_formatter_of_other_parts_is_refused(formatter: str) -> None:
     with pytest.raises(Unsupported, match=r"partition\.timestamp-formatter"):
         check_formatter(formatter)
+
+
+@pytest.mark.parametrize(
+    ("formatter", "text", "milliseconds"),
+    [
+        ("yyyy-MM-dd HH:mm:ss.SSS", "2024-01-15 07:30:01.004", 4),
+        ("yyyy-MM-dd HH:mm:ss.SS", "2024-01-15 07:30:01.12", 120),
+        ("yyyy-MM-dd HH:mm:ss.SSS", "2024-01-15 07:30:01.4", None),
+    ],
+)
+def test_fraction_has_the_digits_of_the_formatter(
+    formatter: str, text: str, milliseconds: int | None
+) -> None:
+    found = PartitionTimes(formatter=formatter).time_ms({"dt": text})
+
+    assert (None if found is None else found % 1000) == milliseconds

@@ -152,6 +152,10 @@ def test_partitions_are_scanned_in_the_order_of_their_values_if_asked_for() -> N
 
     assert buckets() == [1, 4, 2, 3, 0, 9]
     assert buckets(**{"scan.plan-sort-partition": "false"}) == [0, 9, 4, 3, 2, 1]
+    stored = [split.partition for split in splits]
+    asked = Partitions(schema, schema.parsed_options())
+    assert [stored.index(each) for each in asked.scan_order(stored[:5])] == [1, 4, 2, 3, 0]
     unsorted = Partitions(schema, schema_of().parsed_options())
+    assert unsorted.scan_order(stored[:5]) == sorted(stored[:5])
     assert unsorted.in_scan_order(splits) == splits
     assert unsorted.in_scan_order([], []) == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import threading
 from decimal import Decimal
 from functools import reduce
+from itertools import product
 from operator import or_
 from typing import Any
 
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import fields_from_arrow
 from lakecore.plan.predicate import (
@@ -37,6 +39,7 @@ from lakecore.plan.predicate import (
     StartsWith,
     all_of,
     any_of,
+    as_duckdb_1_means,
     at_most,
     columns_of,
     compare,
@@ -54,6 +57,8 @@ from lakecore.plan.predicate import (
     to_arrow,
     to_polars,
 )
+from lakecore.plan.predicate.language import keys_between
+from lakecore.plan.predicate.literals import starts_with
 from tests.conditions import DAY, NOON, SCHEMA, c, isin
 from tests.versions import KEPT_BY_DUCKDB
 
@@ -96,6 +101,16 @@ def literal(column: str, op: str, value: object, kind: pa.DataType | None = None
         ("g", "=", math.nan, UNKNOWN),
         ("f", "=", 1.5, c("f", "=", 1.5)),
         ("f", "!=", 1.1, UNKNOWN),
+        ("f", "<", 1e300, UNKNOWN),
+        ("f", "<", 3.40282346e38, UNKNOWN),  # no float is above the greatest
+        ("g", "<", 2**53 + 1, at_most(c("g", "<=", 2.0**53 + 2))),
+        ("g", ">=", 2**53 + 1, at_most(c("g", ">=", 2.0**53 - 1))),
+        (
+            "g",
+            "=",
+            2**53 + 1,
+            at_most(And((c("g", "<=", 2.0**53 + 2), c("g", ">=", 2.0**53 - 1)))),
+        ),
         ("dec", ">", Decimal("1.505"), c("dec", ">", Decimal("1.50"))),
         ("dec", "<", 10**6, c("dec", "<=", Decimal("9999.99"))),
         ("dec", "=", 1, c("dec", "=", Decimal("1.00"))),
@@ -124,6 +139,39 @@ def test_a_literal_is_said_in_values_of_the_column(
     column: str, op: str, value: object, expected: Predicate
 ) -> None:
     assert literal(column, op, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "prefix", "expected"),
+    [
+        ("s", pa.scalar("a"), StartsWith("s", pa.scalar("a"))),
+        ("b", pa.scalar(b"a", pa.large_binary()), StartsWith("b", pa.scalar(b"a"))),
+        ("s", pa.scalar(None, pa.string()), NULL),
+        ("s", pa.scalar(b"a"), UNKNOWN),
+        ("b", pa.scalar("a"), UNKNOWN),
+        ("i", pa.scalar(1), UNKNOWN),
+    ],
+)
+def test_a_prefix_is_of_the_type_of_the_column(
+    column: str, prefix: pa.Scalar, expected: Predicate
+) -> None:
+    assert starts_with(Column(column, SCHEMA.field(column).type), prefix) == expected
+
+
+@pytest.mark.parametrize("first", [None, (1, "b"), (2, "a")])
+@pytest.mark.parametrize("end", [None, (2, "b"), (1, "b")])
+def test_keys_between_two_keys_compare_column_by_column(
+    first: tuple[int, str] | None, end: tuple[int, str] | None
+) -> None:
+    keys = list(product((1, 2, 3), "abc"))
+    rows = pa.table(dict(zip(("i", "s"), map(list, zip(*keys, strict=True)), strict=True)))
+    bounds = [None if key is None else tuple(map(pa.scalar, key)) for key in (first, end)]
+
+    condition = to_arrow(keys_between(("i", "s"), *bounds))
+    assert condition is not None
+    assert [tuple(row.values()) for row in rows.filter(condition).to_pylist()] == [
+        key for key in keys if (first is None or first <= key) and (end is None or key < end)
+    ]
 
 
 def test_an_instant_in_another_zone_is_the_same_instant() -> None:
@@ -268,7 +316,15 @@ POLARS: list[tuple[pl.Expr, Predicate]] = [
     (~pl.col("i").is_null(), IsNotNull("i")),
     (pl.col("s").str.starts_with("a"), StartsWith("s", pa.scalar("a"))),
     (pl.col("b").bin.starts_with(b"a"), StartsWith("b", pa.scalar(b"a"))),
+    (pl.col("s").str.starts_with(pl.lit(None, pl.String)), NULL),
     (pl.col("b") == "a", c("b", "=", b"a")),
+    ((pl.col("i") > 1).alias("x"), c("i", ">", 1)),
+    (pl.col("q") ^ pl.lit(value=True), UNKNOWN),
+    (pl.col("l").cast(pl.Float64) > 1.5, c("l", ">", 1)),
+    (pl.col("l").cast(pl.Float64) > pl.lit(Decimal("1.5")), UNKNOWN),
+    (pl.col("i").is_in(pl.lit(1)), UNKNOWN),
+    (pl.col("i").is_in(pl.lit(pl.Series([None], dtype=pl.List(pl.Int64)))), UNKNOWN),
+    (pl.col("tz") > pl.lit(NOON, pl.Datetime("ms")), UNKNOWN),
     (pl.col("q"), c("q", "=", True)),
     (~pl.col("q"), c("q", "!=", True)),
     (pl.col("i"), UNKNOWN),
@@ -308,6 +364,10 @@ def test_a_polars_timestamp_of_another_unit_is_known_within_bounds_only() -> Non
 
     assert not is_exact(found)
     assert columns_of(found) == {"ns"}
+    late = from_polars(pl.col("ns") > NOON, SCHEMA)
+    assert late == at_most(c("ns", ">=", NOON - dt.timedelta(microseconds=1)))
+    early = from_polars(pl.col("ns") <= NOON, SCHEMA)
+    assert early == at_most(c("ns", "<=", NOON + dt.timedelta(microseconds=1)))
 
 
 def test_a_cast_to_float_rounds_the_column_and_the_whole_number_beside_it() -> None:
@@ -347,8 +407,11 @@ def test_condition_on_some_columns_is_the_part_that_needs_no_others() -> None:
 
 
 def test_what_cannot_be_serialized_hides_no_more_than_itself() -> None:
+    lock = threading.Lock()  # Polars pickles functions that hold no such value
+
     def is_odd(values: pl.Series) -> pl.Series:
-        return values % 2 == 1
+        with lock:
+            return values % 2 == 1
 
     python = pl.col("l").map_batches(is_odd, return_dtype=pl.Boolean)
 
@@ -356,6 +419,10 @@ def test_what_cannot_be_serialized_hides_no_more_than_itself() -> None:
     assert from_polars(((pl.col("i") == 1) | python) & pl.col("q"), SCHEMA) == And(
         (Or((c("i", "=", 1), UNKNOWN)), c("q", "=", True))
     )
+    assert from_polars(python, SCHEMA) == UNKNOWN
+    assert from_polars(python ^ pl.col("q"), SCHEMA) == UNKNOWN
+    assert compares_with_null((pl.col("i") == pl.lit(None)) | python)
+    assert not compares_with_null((pl.col("i") == 1) | python)
 
 
 def test_an_unknown_column_is_named_with_the_known_ones() -> None:
@@ -441,6 +508,7 @@ ARROW: list[tuple[pc.Expression, Predicate]] = [
     (pc.starts_with(pc.field("s"), pattern="a"), StartsWith("s", pa.scalar("a"))),
     (pc.starts_with(pc.field("s"), pattern="a", ignore_case=True), UNKNOWN),
     (pc.starts_with(pc.field("b"), pattern=b"\xff"), StartsWith("b", pa.scalar(b"\xff"))),
+    (pc.starts_with(pc.field("s"), pattern=b"\xff"), UNKNOWN),
     (pc.field("ti") > pc.scalar(dt.time(1, 2)), c("ti", ">", dt.time(1, 2))),
     (pc.field("ms") == pc.scalar(NOON), c("ms", "=", NOON)),
     (pc.field("s") == 'it\'s "\n" fine', c("s", "=", 'it\'s "\n" fine')),
@@ -479,6 +547,71 @@ def test_a_nan_is_above_all_numbers_in_arrow_too() -> None:
     assert below is not None
     assert [str(g) for g in rows.filter(above)["g"].to_pylist()] == ["nan", "3.0"]
     assert [str(g) for g in rows.filter(below)["g"].to_pylist()] == ["nan", "3.0"]
+
+
+FLOATS = pa.table(
+    {
+        "n": range(6),
+        "g": [1.0, math.nan, None, 3.0, -0.0, 0.0],
+        "i": [0, 1, 2, 3, None, 5],
+        "d": [DAY, None, dt.date(2026, 1, 2), DAY, DAY, DAY],
+        "st": [{"x": x} for x in (1.0, math.nan, None, 3.0, -1.0, 0.0)],
+    }
+)
+PLAIN = FLOATS.drop_columns("st").schema
+
+
+@pytest.mark.parametrize(
+    ("filter_", "found"),
+    [
+        (pc.field("g") > 2, [1, 3]),
+        (pc.field("g") >= 3, [1, 3]),
+        (pc.field("g") < 2, [0, 4, 5]),
+        (pc.field("g") == 3, [3]),
+        (pc.field("i") > 2, [3, 5]),
+        (pc.field("st", "x") > 2, [1, 3]),
+        (pc.field("g").isin([0.0, 3.0]), [3, 4, 5]),
+        (pc.field("g").isin([3.0]), [3]),
+        (pc.field("i").isin([0, 3]), [0, 3]),
+        (pc.field("d").isin([DAY]), [0, 3, 4, 5]),
+        (pc.field("g").is_valid() & (pc.field("i") < 2), [0, 1]),
+        (pc.field("g").is_null() | pc.is_nan(pc.field("g")), [1, 2]),
+        (~(pc.field("g") > 2), [0, 4, 5]),
+        (pc.scalar(False), []),
+        (pc.scalar(pa.scalar(None, pa.bool_())), []),
+    ],
+)
+def test_a_filter_of_duckdb_1_means_what_it_does_in_duckdb(
+    filter_: pc.Expression, found: list[int]
+) -> None:
+    meant = as_duckdb_1_means(filter_, FLOATS.schema)
+
+    assert FLOATS.filter(meant)["n"].to_pylist() == found
+
+
+def test_true_of_duckdb_1_is_a_comparison_with_nan_of_the_only_float() -> None:
+    meant = as_duckdb_1_means(pc.scalar(True), PLAIN)
+
+    assert FLOATS.filter(meant)["n"].to_pylist() == [0, 1, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("filter_", "schema"),
+    [
+        (pc.scalar(True), FLOATS.schema),
+        (pc.scalar(True), PLAIN.append(pa.field("f", pa.float32()))),
+        (pc.scalar(True), PLAIN.remove(1)),
+        (pc.field("i") + 1 > 2, PLAIN),
+        (pc.is_finite(pc.field("g")), PLAIN),
+        (pc.field("d").isin([dt.datetime(2026, 1, 1)]), PLAIN),
+        (pc.field("d").isin([dt.date.max]), PLAIN),
+    ],
+)
+def test_a_filter_that_duckdb_1_does_not_state_exactly_is_refused(
+    filter_: pc.Expression, schema: pa.Schema
+) -> None:
+    with pytest.raises(Unsupported, match=r"DuckDB 1 does not pass on .* exactly"):
+        as_duckdb_1_means(filter_, schema)
 
 
 # --- what DuckDB pushes into a dataset ----------------------------------------------------------

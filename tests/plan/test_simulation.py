@@ -17,7 +17,7 @@ from bench.simulate_scale import calibrated, counted, drawn
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.options import parse_options
-from lakecore.plan.simulation import PRICES, UNITS, Load, SimulatedTable
+from lakecore.plan.simulation import PRICES, UNITS, Load, Metadata, SimulatedTable
 from property_tests.profile import sized
 
 if TYPE_CHECKING:
@@ -235,3 +235,22 @@ def test_price_of_a_month() -> None:
     assert PRICES["s3"].month(requests, 10) == pytest.approx(0.259_2 * (5 * 12 + 0.4 * 25))
     assert PRICES["s3"].stored(2e12) == 46
     assert PRICES["local"].month(requests, 10) == 0
+
+
+def test_large_manifests_that_lose_no_file_stay_in_a_full_merge() -> None:
+    options = {
+        "manifest__target_file_size": "2000 b",
+        "manifest__merge_min_count": "99",
+        "manifest__full_compaction_threshold_size": "1 kb",
+    }
+    metadata = Metadata(options_of(**options))
+    for added in ({1: 10}, {2: 1, 3: 1}, {4: 10}, {5: 10}):
+        metadata.commit(added, [])
+    metadata.commit({6: 1}, [2])
+    before = metadata.manifests
+    assert [entries for _, entries in before] == [(1,), (2, 3), (4,), (5,), (-2, 6)]
+    metadata.commit({7: 1}, [])
+
+    after = metadata.manifests
+    assert [entries for _, entries in after] == [(1,), (3,), (4,), (5,), (6,), (7,)]
+    assert [after[0], *after[2:4]] == [before[0], *before[2:4]]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lakecore.format.layout import data_file_name
+from lakecore.model.files import EMPTY_ROW, Split, Stats
 from lakecore.plan.splits import (
     BucketPlan,
     FileColumns,
@@ -15,6 +16,7 @@ from lakecore.plan.splits import (
     pack,
     plan_bucket,
     plan_columns,
+    without_statistics,
 )
 from tests.tables import files, names, ranks
 
@@ -147,3 +149,21 @@ def test_columns_of_several_buckets_are_planned_as_each_bucket(text: str, *, set
         for raw, part in zip(splits.raw.tolist(), parts, strict=True)
     ] == [*wanted, *wanted]
     assert splits.bucket_starts.tolist() == [0, count]
+
+
+def test_split_for_a_task_has_no_statistics() -> None:
+    bare = [
+        replace(file, key_min=EMPTY_ROW, key_max=EMPTY_ROW) for file in files("L5 a-b | L5 c-d")
+    ]
+    stats = Stats(min_values=b"a", max_values=b"b", null_counts=(1,))
+    full = [
+        replace(file, key_min=b"a", key_max=b"b", key_stats=stats, value_stats=stats)
+        for file in bare
+    ]
+    full = [replace(file, extra_files=("x",), embedded_index=b"i") for file in full]
+    split, expected = (
+        Split(partition=b"p", partition_path="", bucket=1, total_buckets=2, runs=runs, raw=True)
+        for runs in ((tuple(full[:1]), tuple(full[1:])), (tuple(bare[:1]), tuple(bare[1:])))
+    )
+
+    assert without_statistics(split) == expected

@@ -99,3 +99,21 @@ def test_an_error_of_a_row_names_the_column_of_the_table() -> None:
     with pytest.raises(InvalidRequest, match=r"'x' to INT32 when casting from .* amount"):
         kept("CAST(amount AS INTEGER) > 1", rows)
     assert kept("try_cast(amount AS INTEGER) > 1", rows) == [0]
+
+
+def test_a_broken_database_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_BROKEN", (duckdb.BinderException,))
+
+    def evaluate() -> None:
+        engine.evaluate("SELECT nothing", {}, "")
+
+    def bind() -> None:
+        engine.bind("SELECT nothing", {})
+
+    for fails in (evaluate, bind):
+        engine.catalog("CREATE TABLE mark (i INTEGER)")
+        assert engine.catalog("SELECT * FROM mark") == []
+        with pytest.raises(duckdb.BinderException):
+            fails()
+        with pytest.raises(duckdb.CatalogException, match="mark"):
+            engine.catalog("SELECT * FROM mark")

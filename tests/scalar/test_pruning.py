@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,12 @@ if TYPE_CHECKING:
         ("NOT (i > 1 OR s = 'a')", Not(Or((c("i", ">", 1), c("s", "=", "a"))))),
         ("i IS NOT NULL", IsNotNull("i")),
         ("q", c("q", "=", True)),
+        ("q = 'TRUE'", c("q", "=", True)),
+        ("q = 'False'", c("q", "=", False)),
+        ("i = -CAST('1' AS INTEGER)", c("i", "=", -1)),
+        ("i = -CAST(NULL AS INTEGER)", UNKNOWN),
+        ("i = -(2 + 3)", UNKNOWN),
+        ("coalesce(q, true)", UNKNOWN),
         ("NOT q", c("q", "!=", True)),
         ("q IS NOT TRUE", Not(And((c("q", "=", True), IsNotNull("q"))))),
         ("true", TRUE),
@@ -217,6 +224,18 @@ def test_each_part_of_each_node_is_read_or_the_condition_is_unknown(text: str) -
             assert nothing_is_known(found), (key, node)
 
     assert changed > 5
+
+
+def test_tree_that_is_of_no_known_form_is_unknown() -> None:
+    sql, _ = parse_where("i = 1", SCHEMA)
+    negated, _ = parse_where("NOT q", SCHEMA)
+    deep: Any = sql.tree
+    for _ in range(2_000):
+        deep = {**negated.tree, "children": [deep]}
+    trees: list[Any] = [deep, {**sql.tree, "type": "COMPARE_LATER"}, "text", None]
+
+    for tree in trees:
+        assert pruning.predicate_of(replace(sql, tree=tree), types_of(SCHEMA)) == UNKNOWN
 
 
 def test_conditions_beyond_the_predicate_language_filter_exactly() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.syntax import check_fields, parse_sql
-from lakecore.scalar.values import LOCAL, Setting, parse_where, types_of
+from lakecore.scalar.values import LOCAL, Setting, matches, parse_where, types_of
 from tests.conditions import kept
 from tests.versions import NO_EXPRESSION, SYMMETRIC
 
@@ -75,6 +75,7 @@ SETTING = Setting(
         ("now() = at", [0]),
         ("current_timestamp - INTERVAL 1 DAY > at", [1]),
         ("day = current_date", [0]),
+        ("localtime = TIME '13:00:00'", [0, 1, 2]),
         ("at = '2026-01-01 13:00:00'", [0]),
         ("at::DATE = DATE '2026-01-01'", [0]),
         ("extract(year FROM day) = 2025", [1]),
@@ -221,3 +222,11 @@ def test_a_field_that_a_row_lacks_is_refused(names: tuple[str, ...]) -> None:
 
     with pytest.raises(InvalidRequest, match=names[1]):
         check_fields("r", given, pa.struct({"x": pa.int64(), "y": pa.int64()}))
+
+
+def test_timestamps_of_a_dictionary_are_compared_exactly() -> None:
+    coded = ROWS.set_column(2, "at", ROWS["at"].dictionary_encode())
+    for text, found in (("13:00:00", [True, False, False]), ("13:00:00.0001", [False] * 3)):
+        sql, _ = parse_where(f"at = '2026-01-01 {text}'", ROWS.schema, SETTING)
+
+        assert matches(sql, coded).to_pylist() == found

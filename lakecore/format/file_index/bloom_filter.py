@@ -180,8 +180,6 @@ class BloomFilterWriter:
 
 def may_hold(body: bytes, values: pa.Array, form: ValueForm) -> np.ndarray:
     """For each value, whether the filter may hold it. No value is null."""
-    if len(values) == 0:
-        return np.zeros(0, bool)
     bits = 8 * (len(body) - 4)
     if bits <= 0:
         raise CorruptTable("a Bloom filter has no bits", size_bytes=len(body))

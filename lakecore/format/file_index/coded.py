@@ -135,11 +135,7 @@ def stored_values(column: pa.Array, form: ValueForm) -> pa.Array:
         unit = "ms" if form.precision <= 3 else "us"
         plain = column.cast(pa.timestamp(kind.unit))
         return _in_unit(plain.view(pa.int64()), kind.unit, unit)
-    if pa.types.is_time64(kind):
-        return _in_unit(column.view(pa.int64()), kind.unit, "ms")
-    if pa.types.is_time32(kind):
-        return _in_unit(column.view(pa.int32()).cast(pa.int64()), kind.unit, "ms")
-    if pa.types.is_date32(kind):
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         column = column.view(pa.int32())
     elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())

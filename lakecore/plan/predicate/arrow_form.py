@@ -66,7 +66,7 @@ _OPS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
-_NULL_MATCHES, _NULL_SKIPPED = 0, 1  # two of the four null behaviours of `is_in`
+_NULL_MATCHES = 0  # PyArrow makes two of the four null behaviours of `is_in`: this one, and false
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _predicate(tree: _Tree, known: dict[str, Column]) -> Predicate:
             _Call(function="is_in", arguments=(_Reference(name=inner, part=()),)) as call,
             pa.Scalar(is_valid=False),
         ) if name == inner:
-            return _is_in(call, known[name]) or UNKNOWN
+            return _is_in(call, known[name])
         case _, (_Reference(name=name, part=()),):
             return _of_column(tree, known[name])
         case function, (left, right) if function in _OPS:
@@ -189,8 +189,6 @@ def _of_column(call: _Call, column: Column) -> Predicate:
             return UNKNOWN if nan_too else IsNull(column.name)
         case "is_in":
             found = _is_in(call, column)
-            if found is None:
-                return UNKNOWN
             null, value = IsNull(column.name), IsNotNull(column.name)
             return any_of((found, null)) if _finds_null(call) else all_of((found, value))
         case "starts_with":
@@ -210,13 +208,10 @@ def _comparison(op: Op, left: _Tree, right: _Tree, known: dict[str, Column]) -> 
     return at_most(found) if beyond_nan else found
 
 
-def _is_in(call: _Call, column: Column) -> Predicate | None:
-    """The predicate of `is_in` for rows that are not null; None if it cannot be determined."""
-    if call.options is None or call.options.type.get_field_index("value_set") < 0:
-        return None
+def _is_in(call: _Call, column: Column) -> Predicate:
+    """The predicate of `is_in` for rows that are not null."""
+    assert call.options is not None
     values = call.options["value_set"].values.drop_null()
-    if _option(call, "null_matching_behavior") not in (_NULL_MATCHES, _NULL_SKIPPED):
-        return None
     found = is_in(column, values)
     one_zero = pa.types.is_floating(column.type) and 0 in values.to_pylist()
     return at_most(found) if one_zero else found
@@ -378,8 +373,7 @@ def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     members = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))
     address = members[2]
-    if not address:
-        return []
+    assert address, "no metadata"
 
     def number() -> int:
         nonlocal address

@@ -256,8 +256,6 @@ def _compare_float(column: Column, op: Op, position: Fraction, literal: pa.Scala
     cast = np.float32 if single else np.float64
     below = np.nextafter(cast(float(nearest)), cast(-math.inf))
     above = np.nextafter(cast(float(nearest)), cast(math.inf))
-    if not (math.isfinite(below) and math.isfinite(above)):
-        return UNKNOWN
     lower, upper = pa.scalar(below, column.type), pa.scalar(above, column.type)
     return _bounded(column, op, lower, upper)
 
@@ -268,9 +266,10 @@ def _nearest(position: Fraction, *, single: bool) -> Fraction | None:
     except OverflowError:
         return None
     if single:
+        with np.errstate(over="ignore"):
+            nearest = float(np.float32(nearest))
         if abs(nearest) >= float(np.finfo(np.float32).max):
             return None
-        nearest = float(np.float32(nearest))
     return Fraction(nearest)
 
 

@@ -212,6 +212,25 @@ def test_bsi_knows_the_rows_of_every_range() -> None:
         assert set(index.below(probe, included=True)) == below | equal
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bsi_knows_the_rows_below_and_above_all_others(sign: int) -> None:
+    values, form = [sign * each for each in (5, 7, 9)], form_of("BIGINT")
+    writer = BsiWriter(form)
+    writer.add(column("BIGINT", values))
+    index = BsiIndex(writer.finish())
+    for probe in (-100, -9, -6, -5, -1, 0, 1, 5, 8, 9, 100):
+        assert set(index.rows_of([probe])) == {n for n, v in enumerate(values) if v == probe}
+        below = {n for n, v in enumerate(values) if v < probe}
+        assert set(index.below(probe, included=False)) == below
+
+
+def test_bloom_filter_is_asked_for_no_values() -> None:
+    body = written("bloom-filter", form_of("INT"), column("INT", [1]))
+
+    for kind in ("INT", "STRING"):
+        assert may_hold(body, column(kind, []), form_of(kind)).tolist() == []
+
+
 def test_bsi_refuses_the_number_without_an_absolute_value() -> None:
     with pytest.raises(InvalidRequest, match="bsi"):
         BsiWriter(form_of("BIGINT")).add(pa.array([-(1 << 63)]))

@@ -114,6 +114,9 @@ def test_spec_keeps_the_values_of_partition_keys() -> None:
         ("INT", "STRING", False),
         ("MAP<STRING, INT>", "MAP<STRING, STRING>", False),
         ("ROW<x INT>", "ROW<x DOUBLE>", False),
+        ("ARRAY<INT>", "MAP<INT, INT>", False),
+        ("MAP<INT, INT>", "ARRAY<INT>", False),
+        ("ROW<x INT>", "ARRAY<INT>", False),
     ],
 )
 def test_only_widened_types_read_old_files(stored: str, now: str, reads: bool) -> None:  # noqa: FBT001
