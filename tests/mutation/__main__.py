@@ -144,6 +144,10 @@ class Trials:
     passing: dict[str, float] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
+    def __post_init__(self) -> None:
+        self._known = self.reach.names
+        self._known_files = {name.partition("::")[0] for name in self._known}
+
     def of(self, mutant: Mutant) -> dict[str, Any]:
         """What comes of a mutant, and of which test."""
         with self.lock:
@@ -167,10 +171,14 @@ class Trials:
     def _batches(self, mutant: Mutant) -> list[Batch]:
         """The tests of the mutant's line, by file: some quick ones, the rest, laws again.
 
-        A file that is newer than the run that says which these are is tried whole if it is near.
+        Tests that are newer than the run that says which these are belong to the quick ones of a
+        file, if it is near.
         """
         ranks = self.nearness.ranks(mutant.path, mutant.function)
-        tests = self.reach.tests(mutant.path, mutant.statement_line, mutant.line)
+        tests, known = (
+            self.reach.tests(mutant.path, mutant.statement_line, mutant.line),
+            self._known,
+        )
         first: dict[str, list[str]] = defaultdict(list)
         rest: dict[str, list[str]] = defaultdict(list)
         used: dict[str, float] = defaultdict(float)
@@ -178,17 +186,17 @@ class Trials:
             file = name.partition("::")[0]
             used[file] += tests[name]
             (first if used[file] < SECONDS_FIRST else rest)[file].append(name)
-        whole = {
-            each for each in ranks if each not in self.reach.files and ranks[each][0] <= NEAR_MAX
+        newer = {
+            file
+            for file, (rank, *_) in ranks.items()
+            if rank == 0 or (rank <= NEAR_MAX and file not in self._known_files)
         }
-        near = sorted({*first, *rest, *whole} & ranks.keys(), key=lambda file: ranks[file])
-        some = [
-            Batch((file,), None if file in whole else frozenset(first[file]))
-            for file in near
-            if file in first or file in whole
+        near = sorted({*first, *rest, *newer} & ranks.keys(), key=lambda file: ranks[file])
+        some = [Batch((file,), frozenset(first[file]), known) for file in near]
+        others = [Batch((file,), frozenset(rest[file]), known) for file in near if file in rest]
+        deep = [
+            Batch((file,), frozenset(first[file] + rest[file]), known, deep=True) for file in near
         ]
-        others = [Batch((file,), frozenset(rest[file])) for file in near if file in rest]
-        deep = [Batch((file,), frozenset(first[file] + rest[file]), deep=True) for file in near]
         return [*some, *others, *deep]
 
     def _confirmed(self, patch: Patch, verdict: Verdict) -> str:

@@ -67,9 +67,9 @@ class Reach:
         return {name: float(took) for took, name in _TOOK.findall(self.log.read_text("utf-8"))}
 
     @cached_property
-    def files(self) -> frozenset[str]:
-        """The files of tests that were run."""
-        return frozenset(each.partition("::")[0] for each in self._data.measured_contexts())
+    def names(self) -> frozenset[str]:
+        """The tests that ran a line of the package."""
+        return frozenset(each.rpartition("|")[0] for each in self._data.measured_contexts())
 
     def tests(self, path: str, first: int, last: int) -> dict[str, float]:
         """The seconds of each test that runs one of the lines of a module, from first to last."""

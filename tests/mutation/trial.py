@@ -97,11 +97,13 @@ class Verdict:
 class Batch:
     """What pytest is given: files or tests; of the files, `only` the tests with these names.
 
+    `known`: the names from which these were taken; a test that is not among them is run, too.
     `deep`: only laws, each with many random examples, as long as seconds are left.
     """
 
     given: tuple[str, ...]
     only: frozenset[str] | None = None
+    known: frozenset[str] = frozenset()
     deep: bool = False
 
 
@@ -168,12 +170,12 @@ class _Loop:
         """Run the tests until one fails or the time is used."""
         items = [each for each in session.items if _is_here(each)]
         assert self.batch is not None
-        only, deep = self.batch.only, self.batch.deep
+        only, known, deep = self.batch.only, self.batch.known, self.batch.deep
         items = [
             each
             for each in items
             if each.nodeid not in self.without
-            and (only is None or each.nodeid in only)
+            and (only is None or each.nodeid in only or each.nodeid not in known)
             and (not deep or getattr(getattr(each, "obj", None), "is_hypothesis_test", False))
         ]
         for item, after in zip(items, [*items[1:], None], strict=False):

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import threading
 from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from itertools import product
 from operator import or_
@@ -58,7 +59,7 @@ from lakecore.plan.predicate import (
     to_polars,
 )
 from lakecore.plan.predicate.language import keys_between
-from lakecore.plan.predicate.literals import starts_with
+from lakecore.plan.predicate.literals import range_around, starts_with
 from tests.conditions import DAY, NOON, SCHEMA, c, isin
 from tests.versions import KEPT_BY_DUCKDB
 
@@ -111,6 +112,14 @@ def literal(column: str, op: str, value: object, kind: pa.DataType | None = None
             2**53 + 1,
             at_most(And((c("g", "<=", 2.0**53 + 2), c("g", ">=", 2.0**53 - 1)))),
         ),
+        ("f", "<=", -3.402823e38, at_most(c("f", "<=", -3.4028228579130005e38))),
+        (
+            "f",
+            "=",
+            0.1,
+            at_most(And((c("f", "<=", 0.10000000894069672), c("f", ">=", 0.09999999403953552)))),
+        ),
+        ("f", ">", 2**24 + 1, at_most(c("f", ">=", 16777215.0))),
         ("dec", ">", Decimal("1.505"), c("dec", ">", Decimal("1.50"))),
         ("dec", "<", 10**6, c("dec", "<=", Decimal("9999.99"))),
         ("dec", "=", 1, c("dec", "=", Decimal("1.00"))),
@@ -124,6 +133,7 @@ def literal(column: str, op: str, value: object, kind: pa.DataType | None = None
         ("d", "=", dt.datetime(2026, 1, 1), c("d", "=", DAY)),
         ("ti", "=", dt.time(1, 2), c("ti", "=", dt.time(1, 2))),
         ("ti", ">", dt.time(1, 2, 3, 4), c("ti", ">", dt.time(1, 2, 3))),
+        ("ti", "<", dt.time(23, 59, 59, 999_999), c("ti", "<=", dt.time(23, 59, 59, 999_000))),
         ("ms", "=", NOON, c("ms", "=", NOON)),
         ("ms", "<", NOON.replace(microsecond=1), c("ms", "<=", NOON)),
         ("ns", "=", NOON, c("ns", "=", NOON)),
@@ -174,6 +184,41 @@ def test_keys_between_two_keys_compare_column_by_column(
     ]
 
 
+BEYOND = 2**50
+"""In seconds: beyond the dates and microseconds of a column."""
+
+
+@pytest.mark.parametrize(("column", "bits"), [("d", 31), ("us", 63)])
+def test_a_time_beyond_the_type_is_said_by_its_last_values(column: str, bits: int) -> None:
+    kind = SCHEMA.field(column).type
+    number = pa.int32() if bits == 31 else pa.int64()
+    least, greatest = pa.array([-(1 << bits), (1 << bits) - 1], number).view(kind)
+    seconds = pa.timestamp("s")
+
+    assert literal(column, "<", BEYOND, seconds) == Compare(column, Op.LE, greatest)
+    assert literal(column, ">=", BEYOND, seconds) == Compare(column, Op.GT, greatest)
+    assert literal(column, "<", -BEYOND, seconds) == Compare(column, Op.LT, least)
+    assert literal(column, ">=", -BEYOND, seconds) == Compare(column, Op.GE, least)
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        ("<", at_most(c("us", "<=", NOON.replace(microsecond=7)))),
+        (">", at_most(c("us", ">=", NOON.replace(microsecond=3)))),
+        ("!=", UNKNOWN),
+    ],
+)
+def test_a_range_around_a_literal_has_what_may_be_shifted_to_it(
+    op: str, expected: Predicate
+) -> None:
+    column = Column("us", SCHEMA.field("us").type)
+    at, slack = pa.scalar(NOON.replace(microsecond=5)), Fraction(2_000)
+
+    assert range_around(column, Op(op), at, slack) == expected
+    assert range_around(column, Op(op), pa.scalar(None, at.type), slack) == UNKNOWN
+
+
 def test_an_instant_in_another_zone_is_the_same_instant() -> None:
     there = pa.scalar(NOON, pa.timestamp("ms", "Europe/Berlin"))
     found = compare(Column("tz", SCHEMA.field("tz").type), Op.EQ, there)
@@ -199,7 +244,13 @@ def test_a_float_against_what_no_float_is_is_known_within_bounds_only() -> None:
 
 @pytest.mark.parametrize(
     ("value", "exact"),
-    [("0.1", True), ("0.123456789012345", True), ("0.1234567890123456", False), ("1E-23", False)],
+    [
+        ("0.1", True),
+        ("3E-22", True),
+        ("0.123456789012345", True),
+        ("0.1234567890123456", False),
+        ("1E-23", False),
+    ],
 )
 def test_a_short_decimal_is_the_same_double_everywhere(value: str, *, exact: bool) -> None:
     assert is_exact(literal("g", "=", Decimal(value))) == exact
