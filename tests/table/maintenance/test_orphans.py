@@ -9,14 +9,17 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.table.maintenance.reachable import states
 from tests.golden.test_fixtures import FIXTURES, READ
 from tests.retention import branch_at, expire, history, tag
-from tests.stores import files_below
-from tests.tables import held, new_table, put, rows
+from tests.stores import FailingStore, files_below
+from tests.tables import held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 FUTURE = "2100-01-01"
@@ -117,15 +120,7 @@ def test_files_of_tags_and_branches_stay_after_their_snapshots_expired() -> None
 
 
 def test_files_of_long_lived_changelogs_stay() -> None:
-    table = new_table(
-        changelog_producer="input",
-        changelog__num_retained__min="10",
-        changelog__num_retained__max="100",
-        snapshot__num_retained__min="1",
-        snapshot__num_retained__max="1",
-    )
-    for number in range(5):
-        put(table, f"1 v{number}")
+    table = long_lived()
 
     assert table.context.history.changelog_ids()
     assert clean(table) == ()
@@ -238,3 +233,100 @@ def test_a_tag_does_not_need_the_changelog_of_its_snapshot() -> None:
     table.rollback_to(tag="kept")
     assert clean(table) == ()
     assert held(table) == "1 v0"
+
+
+# --- states that go meanwhile --------------------------------------------------------------------
+
+
+class Meddled(FailingStore):
+    """Does something before a list of manifests is read for the first time."""
+
+    def __init__(self, inner: Store, deed: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.deed: Callable[[], object] | None = deed
+
+    def read(self, path: str) -> bytes:
+        if "/manifest-list-" in path and self.deed is not None:
+            deed, self.deed = self.deed, None
+            deed()
+        return super().read(path)
+
+
+def long_lived() -> Table:
+    table = new_table(
+        changelog_producer="input",
+        changelog__num_retained__min="1",
+        changelog__num_retained__max="100",
+        snapshot__num_retained__min="1",
+        snapshot__num_retained__max="1",
+    )
+    for number in range(5):
+        put(table, f"1 v{number}")
+    return table
+
+
+def tagged() -> Table:
+    table = history(commits=5)
+    tag(table, "old", 2)
+    expire(table)
+    return table
+
+
+def half_made() -> Table:
+    """A table with the pending file of a tag; the snapshot has expired."""
+    table = tagged()
+    context = table.context
+    context.store.put(context.layout.pending("x"), context.store.read(context.layout.tag("old")))
+    context.store.delete(context.layout.tag("old"))
+    return table
+
+
+def give_up(table: Table) -> None:
+    """What the end of a call and a removal of orphans do."""
+    table.context.store.delete(table.context.layout.pending("x"))
+    clean(table)
+
+
+@pytest.mark.parametrize(
+    ("made", "deed"),
+    [
+        (lambda: history(commits=5), expire),
+        (tagged, lambda table: table.delete_tag("old")),
+        (half_made, give_up),
+        (long_lived, lambda table: table.expire_changelogs(delete_all=True)),
+    ],
+    ids=["snapshots", "tag", "pending", "changelogs"],
+)
+def test_states_that_go_during_the_removal_do_not_end_it(
+    made: Callable[[], Table], deed: Callable[[Table], object]
+) -> None:
+    table = made()
+    shown, other = held(table), reopened(table)
+    orphans = plant(table, "bucket-0/data-left-over-0.parquet")
+    meddled = reopened(table, store=Meddled(table.context.store, lambda: deed(other)))
+
+    clean(meddled)
+    assert not orphans & files(table)
+    assert held(reopened(table)) == shown
+    assert clean(table) == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "number"),
+    [(lambda: history(commits=5), 3), (tagged, 2), (half_made, 2), (long_lived, 3)],
+    ids=["snapshot", "tag", "pending", "changelog"],
+)
+def test_states_that_stay_and_are_damaged_end_the_removal(
+    made: Callable[[], Table], number: int
+) -> None:
+    table = made()
+    context = table.context
+    past = [each.snapshot for each in states(context.history)]
+    lost = next(each for each in past if each.id == number)
+    name = lost.changelog_manifest_list or lost.delta_manifest_list
+    context.store.delete(context.layout.manifest(name))
+    orphans = plant(table, "bucket-0/data-left-over-0.parquet")
+
+    with pytest.raises(CorruptTable, match="nothing was deleted"):
+        clean(reopened(table))
+    assert orphans <= files(table)

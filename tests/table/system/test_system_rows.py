@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 
@@ -35,7 +35,8 @@ def test_tag_shows_when_it_was_made_and_how_long_it_stays() -> None:
     tag = table.create_tag("soon gone", time_retained="10 s")
 
     assert tag.create_time is not None
-    made = datetime(*tag.create_time[:6]) + timedelta(milliseconds=tag.create_time[6] // 1_000_000)
+    year, month, day, hour, minute, second, nanos = tag.create_time
+    made = datetime(year, month, day, hour, minute, second, nanos // 1_000_000 * 1000)
     assert table.inspect.tags()[["tag_name", "create_time", "time_retained"]].rows() == [
         ("for good", None, None),
         ("soon gone", made, "PT10S"),
