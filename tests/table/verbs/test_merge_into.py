@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
+from lakecore.model.snapshot import CommitResult
+from lakecore.plan.row_changes import Verb
+from lakecore.table.verbs.merge_files import (
+    MergeRequest,
+    inserted,
+    merged,
+    merging,
+    source_plan,
+)
+from lakecore.table.verbs.merge_plan import Match
+from lakecore.table.verbs.row_writer import commit_changes
+from lakecore.table.writes.batch_write import author
 from tests.reading import ReadingStore, rows_written
 from tests.stores import MeddledStore
 from tests.tables import held, new_table, put, reopened, rows
@@ -18,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.table.handle import Table
+    from lakecore.table.writes.batch_write import Author
 
 WIDE = {"id": "INT NOT NULL", "v": "STRING", "n": "INT"}
 
@@ -578,3 +593,47 @@ def test_key_inserted_meanwhile_is_a_conflict(table: Table) -> None:
 
     assert upsert.execute().rows_updated == 1
     assert held(table, where="id = 9") == "9 x 1"
+
+
+# --- parts of the table --------------------------------------------------------------------------
+# Spark merges parts of the table in tasks; the driver then inserts the rows that none has matched.
+
+
+def test_source_is_merged_with_parts_of_the_table_and_the_rest_is_inserted_once() -> None:
+    table = new_table({"id": "INT", "v": "STRING"}, keys=(), source__split__target_size="1 b")
+    for line in ("1 a | 2 b", "3 c"):
+        put(table, line)
+    merge = table.merge(pa.table({"id": [2, 3, 4], "v": ["x", "y", "z"]}), on="id")
+    merge = merge.when_matched_update({"v": pl.col("source.v")}).when_not_matched_insert_all()
+    context = table.context
+    target, request = merging(context, MergeRequest(on=merge.on, clauses=merge.clauses))
+    plan = source_plan(context, pa.table({"id": [0], "v": [""]}).slice(0, 0), request)
+    assert (plan.set_columns, bool(plan.steps[Match.NOT_MATCHED])) == (("v",), True)
+
+    splits = target.plan().splits
+    assert len(splits) == 2
+    done = [
+        merged(context, replace(target, own=(split,)), merge.source, request, inserts=False)
+        for split in splits
+    ]
+    flags = [each.found for each in done if each.found is not None]
+    assert [each.tolist() for each in flags] == [[True, False, False], [False, True, False]]
+    rest = inserted(context, target, merge.source, request, np.logical_or(*flags))
+    changes = [*(each.changed for each in done), rest]
+    result = commit_changes(context, Verb.MERGE, changes, author(context))
+
+    assert (result.rows_updated, result.rows_inserted) == (2, 1)
+    assert held(reopened(table)) == "1 a | 2 x | 3 y | 4 z"
+
+
+def test_merge_is_carried_out_by_another_engine(table: Table) -> None:
+    asked: list[tuple[object, ...]] = []
+    done = CommitResult(commit_user="me")
+
+    def run(context: object, source: object, request: MergeRequest, by: Author) -> CommitResult:
+        asked.append((context, source, request.on, len(request.clauses), by.user, by.identifier))
+        return done
+
+    merge = replace(table.merge("rows", on="id"), run=run).when_matched_delete()
+    assert merge.execute(commit_user="me", identifier=3) is done
+    assert asked == [(table.context, "rows", "id", 1, "me", 3)]

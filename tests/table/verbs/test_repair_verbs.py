@@ -129,6 +129,10 @@ def test_the_vectors_of_a_missing_file_go_too(tmp_path: Path) -> None:
     assert table.to_polars()["id"].to_list() == [4]
 
 
+def test_table_without_rows_lacks_no_file(table: lc.Table) -> None:
+    assert table.remove_unexisting_files() == ()
+
+
 # --- repair_earliest_snapshot ---------------------------------------------------------------------
 
 

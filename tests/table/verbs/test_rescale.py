@@ -6,16 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, NotFound
+from lakecore.errors import (
+    CommitConflict,
+    CorruptTable,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+)
 from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.verbs.rescale import RescaleRequest, one_by_one, rescale_table
 from lakecore.table.writes.batch_write import nothing
 from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_start import WriteStart
+from tests.retention import data_files
 from tests.stores import FailingStore, MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, with_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
+    from lakecore.table.verbs.rescale import RescalePart
 
 PARTED = {"id": "INT NOT NULL", "v": "STRING", "p": "STRING"}
 
@@ -276,3 +290,57 @@ def test_rows_that_streams_have_yet_to_see_are_compacted_first(producer: str) ->
     assert held(table) == "1 b a | 2 c a"
     kinds = table.changes().collect().sort("id", maintain_order=True)["_row_kind"].to_list()
     assert kinds == ["+I", "-U", "+U", "+I"]
+
+
+# --- parts of others -----------------------------------------------------------------------------
+
+
+def test_parts_have_the_bytes_of_their_files() -> None:
+    table = parted()
+    seen: list[int] = []
+
+    def run(context: TableContext, parts: Sequence[RescalePart]) -> Sequence[CommitMessage]:
+        seen.extend(part.size_bytes for part in parts)
+        return one_by_one(context, parts)
+
+    before = table.inspect.files()["file_size_in_bytes"].sum()
+    rescale_table(table.context, RescaleRequest(bucket_num=4), run=run)
+    assert (sum(seen), len(seen)) == (before, 4)
+
+
+def test_bucket_that_two_parts_wrote_is_not_committed() -> None:
+    table = parted()
+    shown, before = held(table), data_files(table)
+
+    def run(context: TableContext, parts: Sequence[RescalePart]) -> Sequence[CommitMessage]:
+        return [*one_by_one(context, parts), *one_by_one(context, parts)]
+
+    with pytest.raises(AssertionError, match="two parts"):
+        rescale_table(table.context, RescaleRequest(bucket_num=4), run=run)
+    assert (held(reopened(table)), data_files(table)) == (shown, before)
+
+
+def test_files_of_a_part_that_fails_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = parted()
+    before = data_files(table)
+
+    def fails(*_: object) -> bool:
+        raise CorruptTable("the keys of a file cannot be read")
+
+    monkeypatch.setattr("lakecore.table.writes.batch_write._is_one_run", fails)
+    with pytest.raises(CorruptTable):
+        table.rescale(bucket_num=4)
+    assert data_files(table) == before
+
+
+def test_option_that_cannot_be_set_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = parted()
+
+    def fails(*_: object, **__: object) -> object:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr("lakecore.table.verbs.rescale.evolve", fails)
+    assert table.rescale(bucket_num=3).facts == {"buckets": 3, "option_bucket": 2}
+    assert caplog.text.count("the option bucket was not set") == 1

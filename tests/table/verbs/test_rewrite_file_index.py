@@ -8,6 +8,7 @@ from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.format.file_index.container import decode_container
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.evolution import evolve
+from lakecore.model.file_indexes import IndexesRewritten
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
 from tests.stores import FailingStore, MeddledStore, StoreFailure
@@ -219,3 +220,7 @@ def test_compaction_of_others_makes_it_plan_again() -> None:
     assert skipped(reopened(table), "v = 'bb'") == 1
     stray = {name for name in in_directory(table, "bucket-0") if name.endswith(".index")}
     assert len(stray) <= 2, PATH
+
+
+def test_table_without_rows_has_no_file_to_index() -> None:
+    assert new_table().copy(INDEXED).rewrite_file_index() == IndexesRewritten()
