@@ -9,6 +9,7 @@ import pytest
 from lakecore.errors import NotFound
 from lakecore.format.metadata import encode_tag
 from lakecore.model.snapshot import Tag
+from lakecore.table.changes.starts import retained_changes
 from lakecore.table.maintenance.consumers import write_consumer
 from tests.tables import changed, new_table, put
 
@@ -235,3 +236,17 @@ def test_consumer_beyond_the_next_snapshot_is_refused() -> None:
         NotFound, match=r"rolled back or created again.* next_snapshot=7 .* latest=1"
     ):
         table.stream(consumer_id="c")
+
+
+def test_snapshot_that_expires_into_the_changelog_is_found_there() -> None:
+    table = hourly("1 a", "2 b", write_only="true")
+    context = table.context
+    retained = retained_changes(context)
+    assert retained is not None
+    first = retained.snapshot(1)
+    expire(table, 1, changelog=True)
+
+    assert retained.snapshot(1) == first
+    context.store.delete(context.layout.changelog(1))
+    with pytest.raises(NotFound, match="snapshot_id=1 earliest=2"):
+        retained.snapshot(1)

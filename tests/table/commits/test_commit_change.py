@@ -9,8 +9,15 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.model.files import CommitMessage, IndexFile
 from lakecore.model.manifest import FileKind
+from lakecore.model.snapshot import CommitResult
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.commit_change import changes, delete_other_indexes
+from lakecore.table.commits.commit_change import (
+    changes,
+    check_not_committed,
+    committed,
+    delete_other_indexes,
+    may_go_on,
+)
 from tests.tables import files, held, in_directory, new_table, put
 
 
@@ -81,3 +88,60 @@ def test_only_the_indexes_of_replaced_messages_go(
     delete_other_indexes(context, messages, later)
 
     assert {name for name, path in paths.items() if store.exists(path)} == left
+
+
+# --- earlier commits -----------------------------------------------------------------------------
+
+
+def test_messages_of_a_base_that_was_rolled_back_are_looked_for_everywhere() -> None:
+    table = new_table()
+    put(table, "1 a")
+    put(table, "2 b")
+    context = table.context
+    (entry,) = context.history.live_entries(context.history.snapshot(1))
+    message = replace(replacing(), new_files=(entry.file,), deleted_files=())
+
+    check_not_committed(context, [replace(message, base_snapshot_id=1)])
+    for base in (None, 0, 3):
+        with pytest.raises(InvalidRequest, match=r"messages were committed.* snapshot_id=1"):
+            check_not_committed(context, [replace(message, base_snapshot_id=base)])
+
+
+def test_commits_of_other_users_are_none_of_ones_own() -> None:
+    table = new_table(write_only="true")
+    for user, identifier in (("me", 5), ("you", 5), ("me", 6), ("you", 6)):
+        put(table, "1 a", commit_user=user, identifier=identifier)
+    latest = table.context.history.latest_snapshot()
+
+    def found(user: str, identifier: int) -> tuple[int, ...] | None:
+        request = CommitRequest(messages=(), user=user, identifier=identifier)
+        done = committed(table.context, request, latest)
+        return None if done is None else done.snapshot_ids
+
+    assert [found("me", number) for number in (4, 5, 6, 7)] == [(), (1,), (3,), None]
+    assert [found("you", number) for number in (5, 6)] == [(2,), (4,)]
+    assert found("she", 5) is None
+
+
+def test_compaction_goes_on_only_after_the_snapshot_of_its_files() -> None:
+    table = new_table(write_only="true")
+    put(table, "1 a")
+    put(table, "1 b")
+    context = table.context
+    live = tuple(entry.file for entry in context.history.live_entries(context.history.snapshot(2)))
+    table.copy({"write-only": "false"}).compact(full=True)
+    after = tuple(e.file for e in context.history.live_entries(context.history.snapshot(3)))
+    message = replace(
+        replacing(),
+        new_files=live[1:],
+        deleted_files=(),
+        compact_before=live,
+        compact_after=after,
+    )
+
+    def goes_on(snapshot_id: int) -> bool:
+        request = CommitRequest(messages=[message], user="me")
+        done = CommitResult(snapshot_ids=(snapshot_id,), commit_user="me")
+        return may_go_on(context, request, done)
+
+    assert [goes_on(number) for number in (1, 2, 3, 9)] == [False, True, False, False]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakecore.errors import CommitConflict
+from lakecore.model.types import parse_type
+from lakecore.table.commits.commit_checks import same_rules
+from lakecore.table.context import with_schema
 from tests.tables import held, new_table, put, reopened, rows, with_options
 
 IGNORING = {"lakecore__ignore_options": "future.*"}
@@ -40,3 +45,16 @@ def test_option_of_how_rows_lie_stands_against_the_first_rows() -> None:
 
     with pytest.raises(CommitConflict):
         table.commit(messages)
+
+
+def test_files_of_a_compaction_fit_columns_of_the_same_types() -> None:
+    context = new_table().context
+    key, value = context.schema.fields
+    for fields, fits in (
+        ((key, replace(value, name="w")), True),
+        ((key,), True),
+        ((key, value, replace(value, id=2, name="w")), True),
+        ((key, replace(value, type=parse_type("BYTES"))), False),
+    ):
+        after = with_schema(context, replace(context.schema, id=1, fields=fields))
+        assert same_rules(context, after) is fits

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import Clock, seeded
 from lakecore.io.stores.store import MemoryStore
+from lakecore.table.maintenance import expire_tags
 from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
+from lakecore.table.maintenance.tags import make_tag
 from tests.retention import data_files, files_read
 from tests.stores import ReadCounter
 from tests.tables import held, new_table, reopened, rows
 
 if TYPE_CHECKING:
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
 HOUR_MS = 3_600_000
@@ -278,3 +282,21 @@ def test_commits_read_a_tag_again_only_if_it_changed() -> None:
     table.context.ambient.sleep(8 * 86_400 + 1.0)
     expire_due_tags(slow.context)
     assert {*tags(table)} == {"t0", "t2", "t3", "t4", "forever"}
+
+
+def test_next_snapshot_gets_the_tag_if_one_expires_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = table_of()
+    for hour in (1, 2, 25):
+        table.write(rows(table.schema, "1 a"), watermark=DAY + hour * HOUR_MS)
+    made = make_tag
+
+    def make(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
+        if snapshot.id == 1:
+            raise NotFound("the snapshot has expired")
+        return made(context, name, snapshot, retained)
+
+    monkeypatch.setattr(expire_tags, "make_tag", make)
+    assert create_automatic_tags(table.context, batch=True) == ("2024-03-04", "2024-03-05")
+    assert tags(table) == {"2024-03-04": 2, "2024-03-05": 3}

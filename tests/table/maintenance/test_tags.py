@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, LakecoreError, NotFound
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CommitUnknown,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+)
 from lakecore.format import metadata
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.guarded import unguarded
@@ -317,3 +324,22 @@ def test_lost_reply_of_a_tag_that_was_made_is_no_failure() -> None:
 
     assert reopened(table).tags() == (tag,)
     assert metadata.encode_tag(tag)
+
+
+def test_replaced_tag_comes_back_if_a_rollback_takes_its_new_snapshot() -> None:
+    table = table_with(4)
+    table.create_tag("t", 1)
+    other = reopened(table)
+
+    class Meddled(FailingStore):
+        gone = False
+
+        def put(self, path: str, data: bytes) -> None:
+            if path.endswith("/tag-t") and not self.gone:
+                self.gone = True
+                other.rollback_to(2)
+            super().put(path, data)
+
+    with pytest.raises(CommitConflict, match="rolled back"):
+        reopened(table, store=Meddled(table.context.store)).replace_tag("t", 4)
+    assert table.context.history.tag("t").snapshot.id == 1

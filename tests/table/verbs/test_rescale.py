@@ -320,6 +320,21 @@ def test_bucket_that_two_parts_wrote_is_not_committed() -> None:
     assert (held(reopened(table)), data_files(table)) == (shown, before)
 
 
+def test_state_that_was_rolled_back_meanwhile_is_not_rescaled() -> None:
+    table = parted()
+    put(table, "99 x b")
+
+    def run(context: TableContext, parts: Sequence[RescalePart]) -> Sequence[CommitMessage]:
+        messages = one_by_one(context, parts)
+        reopened(table).rollback_to(1)
+        return messages
+
+    request = RescaleRequest(bucket_num=4, partitions=[{"p": "a"}])
+    with pytest.raises(CommitConflict, match="was rolled back"):
+        rescale_table(table.context, request, run=run)
+    assert counts(reopened(table)) == {"a": {2}, "b": {2}}
+
+
 def test_files_of_a_part_that_fails_go(monkeypatch: pytest.MonkeyPatch) -> None:
     table = parted()
     before = data_files(table)
