@@ -81,7 +81,9 @@ def main() -> int:
         importlib.import_module(name)
     files = _files()
     trials = Trials(
-        seconds=given.seconds, reach=Reach.of(ROOT, FOLDER, files), nearness=Nearness(ROOT, files)
+        seconds=given.seconds,
+        reach=Reach.of(ROOT, FOLDER, files, PARTS),
+        nearness=Nearness(ROOT, files),
     )
     excused = {line.split(" | ")[0] for line in SURVIVORS.read_text("utf-8").splitlines()}
     known = _known(given.log)

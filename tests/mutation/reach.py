@@ -36,11 +36,21 @@ class Reach:
     log: Path
 
     @staticmethod
-    def of(root: Path, folder: Path, files: Sequence[str], package: str = "lakecore") -> Reach:
-        """The run of the present code, from the folder or made now, with these files of tests."""
+    def of(
+        root: Path,
+        folder: Path,
+        files: Sequence[str],
+        parts: Sequence[str],
+        package: str = "lakecore",
+    ) -> Reach:
+        """The run of the present code, from the folder or made now, with these files of tests.
+
+        A run serves as long as the `parts` of the package, which are folders, are as they were.
+        """
         seen = hashlib.sha256()
-        for path in sorted((root / package).rglob("*.py")):
-            seen.update(path.read_bytes())
+        for part in parts:
+            for path in sorted((root / package / part).rglob("*.py")):
+                seen.update(path.read_bytes())
         digest = seen.hexdigest()[:16]
         found = Reach(root=root, data=folder / f"{digest}-data", log=folder / f"{digest}-log")
         if not found.log.exists():

@@ -26,7 +26,7 @@ def test_the_tests_of_a_line_are_those_that_run_it(tmp_path: Path) -> None:
         path.write_text(text, "utf-8")
 
     def reach() -> Reach:
-        return Reach.of(tmp_path, tmp_path / "kept", ["tests/test_m.py"], "small")
+        return Reach.of(tmp_path, tmp_path / "kept", ["tests/test_m.py"], ["."], "small")
 
     def tests(first: int, last: int) -> set[str]:
         return {name.partition("::")[2] for name in reach().tests("small/m.py", first, last)}
