@@ -70,7 +70,9 @@ def _records(path: str) -> Iterator[tuple[int, str]]:
         if depth > outer:
             parts.append(line[place:])
         else:
-            yield from _loose(number, line[place:])
+            rest = line[place:]
+            # The bracket that ends the array is no record.
+            yield from _loose(number, rest.partition("]")[2] if depth < outer == 1 else rest)
     if depth > outer:
         yield begin, "".join(parts)
 

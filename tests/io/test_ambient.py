@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, Clock, forked, of_job, seeded
+from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, Clock, forked, of_job, seeded, user_name
 
 
 def test_one_seed_gives_one_course_of_events() -> None:
@@ -100,3 +100,11 @@ def test_asynchronous_sleep_lets_other_tasks_run() -> None:
         return done
 
     assert asyncio.run(both()) == ["ran", "slept"]
+
+
+def test_name_for_hadoop_comes_before_that_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "system")
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    assert user_name() == "system"
+    monkeypatch.setenv("HADOOP_USER_NAME", "hadoop")
+    assert user_name() == "hadoop"

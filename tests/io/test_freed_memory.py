@@ -145,3 +145,9 @@ def test_encoders_have_freed_pages_at_hand_for_more_than_a_second(pool: str | No
 
     pages = 16 * (2 << 20) // os.sysconf("SC_PAGE_SIZE")
     assert (int(done.stdout) < pages // 10) is (pool is None)
+
+
+def test_encoders_without_jemalloc_use_arrows_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pa, "supported_memory_backends", lambda: ["mimalloc", "system"])
+
+    assert encoding_pool.__wrapped__().backend_name == pa.default_memory_pool().backend_name

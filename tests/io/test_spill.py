@@ -5,17 +5,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from lakecore.errors import StorageError
 from lakecore.io import spill
 from lakecore.io.spill import SpillDirectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE = pa.table(
     {
@@ -156,9 +154,46 @@ def test_directory_of_another_start_of_the_machine_is_removed_unless_it_is_locke
         assert [path.name for path in place.iterdir()] == [f"lakecore-spill-held-{os.getpid()}-x"]
 
 
-@pytest.mark.parametrize("name", ["lakecore-spill-", "lakecore-spill-a", "lakecore-spill-a-b-c"])
+@pytest.mark.parametrize(
+    "name", ["lakecore-spill-", "lakecore-spill-a", "lakecore-spill-a-b-c", "lakecore-spill-a-1-c"]
+)
 def test_directory_that_names_no_owner_stays(place: Path, name: str) -> None:
     (place / name).mkdir()
     _spill_here()
 
     assert (place / name).exists()
+
+
+def test_array_is_mapped_and_may_be_changed(place: Path) -> None:
+    spills = SpillDirectory()
+    numbers = np.arange(5)
+    copy = spills.mapped(numbers)
+    copy[0] = 7
+
+    assert copy.tolist() == [7, 1, 2, 3, 4]
+    assert numbers[0] == 0
+    nothing = spills.mapped(np.empty(0, np.int32))
+    assert (nothing.tolist(), nothing.dtype) == ([], np.dtype(np.int32))
+    spills.close()
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("lakecore-spill-{boot}-1-x", False), ("lakecore-spill-other-1-x", True)],
+)
+def test_directory_of_the_first_process_of_all_is_of_a_living_one(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    directory = place / name.format(boot=boot)
+    directory.mkdir()
+    (directory / "owner").touch()
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refused)
+    spill.sweep.cache_clear()
+    spill.sweep()
+    assert directory.exists() is not left

@@ -106,10 +106,6 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
             self._stores[place] = open_store(place, self._options_of(path))
         return self._stores[place]
 
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return path
-
 
 def _parent(path: str) -> str:
     return path.rstrip("/").rpartition("/")[0]

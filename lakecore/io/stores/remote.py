@@ -246,7 +246,8 @@ class RemoteStore:
                     self.make_directory(target)
             except BaseException:
                 with suppress(*self._connected().failures):
-                    self._delete_all(copies)
+                    made = {name.lstrip("/") for name in self._all_below(key_target)}
+                    self._delete_all([name for name in copies if name.lstrip("/") in made])
                 raise
 
     def make_directory(self, path: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +28,7 @@ from lakecore.format.file_index.range_bitmap import (
     BsiWriter,
     RangeBitmapIndex,
     RangeBitmapWriter,
+    slices_of,
 )
 from lakecore.model.types import arrow_type, parse_type
 
@@ -222,6 +225,14 @@ def test_bsi_knows_the_rows_below_and_above_all_others(sign: int) -> None:
         assert set(index.rows_of([probe])) == {n for n, v in enumerate(values) if v == probe}
         below = {n for n, v in enumerate(values) if v < probe}
         assert set(index.below(probe, included=False)) == below
+
+
+def test_slices_of_numbers_from_a_least_one_on() -> None:
+    numbers = [5, 9, 7]
+    slices = replace(slices_of(np.arange(3), np.array(numbers) - 5, 3), least=5)
+    for probe in range(-1, 20):
+        assert set(slices.equal(probe)) == {n for n, v in enumerate(numbers) if v == probe}
+        assert set(slices.below(probe)) == {n for n, v in enumerate(numbers) if v < probe}
 
 
 def test_bloom_filter_is_asked_for_no_values() -> None:

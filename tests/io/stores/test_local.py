@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.errors import CommitUnknown, InvalidRequest, StorageError, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
 from lakecore.io.stores import local
 from lakecore.io.stores.local import LocalStore
 
@@ -231,3 +239,52 @@ def _noted(name: str, steps: list[str]) -> object:
         return call(*arguments)
 
     return noted
+
+
+def test_rename_that_loses_a_race_says_that_the_target_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t").mkdir()
+    for number, error in (
+        (errno.ENOTEMPTY, AlreadyExists),
+        (errno.EEXIST, AlreadyExists),
+        (errno.EXDEV, Unsupported),
+        (errno.EBUSY, Unsupported),
+        (errno.EIO, StorageError),
+    ):
+        monkeypatch.setattr(os, "rename", _failing(number))
+        with pytest.raises(LakecoreError) as refusal:
+            STORE.rename_directory(str(tmp_path / "t"), str(tmp_path / "u"))
+        assert type(refusal.value) is error
+
+
+@pytest.mark.parametrize(("failures", "renamed"), [(0, True), (3, True), (4, False)])
+def test_rename_is_tried_again_while_others_remove_the_empty_parent(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, renamed: bool
+) -> None:
+    (tmp_path / "t").mkdir()
+    left, rename = [FileNotFoundError()] * failures, os.rename
+
+    def fails_first(source: str, target: str) -> None:
+        if left:
+            raise left.pop()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fails_first)
+    if renamed:
+        STORE.rename_directory(str(tmp_path / "t"), str(tmp_path / "a" / "u"))
+    else:
+        with pytest.raises(NotFound):
+            STORE.rename_directory(str(tmp_path / "t"), str(tmp_path / "a" / "u"))
+    assert (tmp_path / "a" / "u").exists() is renamed
+
+
+def test_copied_directory_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(os, "sync", _noted("sync", steps))
+    STORE.put(str(tmp_path / "t" / "a"), b"x")
+    (tmp_path / "u").mkdir()
+
+    STORE.copy_directory(str(tmp_path / "t"), str(tmp_path / "u"))
+    assert (tmp_path / "u" / "a").read_bytes() == b"x"
+    assert steps == ["sync"]

@@ -6,12 +6,14 @@ import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import AsyncMock
 
 import pytest
 import s3fs
+from fsspec.implementations.memory import MemoryFileSystem
 
 from lakecore.errors import (
     CommitUnknown,
@@ -24,7 +26,7 @@ from lakecore.errors import (
 from lakecore.io.ambient import Ambient, Clock, seeded
 from lakecore.io.parallel import delete_files
 from lakecore.io.stores.open import open_store
-from lakecore.io.stores.remote import DIRECTORY_MARKER, TAIL_BYTES, RemoteStore
+from lakecore.io.stores.remote import DIRECTORY_MARKER, TAIL_BYTES, RemoteStore, _modified_ms
 from lakecore.io.stores.services import SERVICES, Service, Setting
 
 if TYPE_CHECKING:
@@ -411,3 +413,61 @@ def _chain(error: BaseException) -> list[BaseException]:
     while (cause := found[-1].__cause__ or found[-1].__context__) is not None:
         found.append(cause)
     return found
+
+
+MEMORY = Service(protocol="memory", package="fsspec")
+
+
+def test_copies_are_removed_if_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "memory://copies/w"
+    store = RemoteStore(MEMORY, place, {"commit.single-writer": "true"})
+    for name in "abc":
+        store.put(f"{place}/t/{name}", b"x")
+    copy = MemoryFileSystem.cp_file
+
+    def fails_at_b(files: MemoryFileSystem, source: str, target: str, **options: Any) -> None:
+        if source.endswith("b"):
+            raise PermissionError
+        copy(files, source, target, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "cp_file", fails_at_b)
+    with pytest.raises(StorageError):
+        store.copy_directory(f"{place}/t", f"{place}/u")
+    assert [child.path for child in store.list(place)] == [f"{place}/t"]
+    assert len(store.list(f"{place}/t")) == 3
+
+
+def test_directory_with_the_mark_of_another_alone_is_copied() -> None:
+    place = "memory://marked/w"
+    store = RemoteStore(MEMORY, place, {"commit.single-writer": "true"})
+    MemoryFileSystem().makedirs("/marked/w/t")
+
+    store.copy_directory(f"{place}/t", f"{place}/u")
+    assert [child.path for child in store.list(place)] == [f"{place}/t", f"{place}/u"]
+
+
+def test_directory_that_is_gone_has_no_files_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(MemoryFileSystem, "find", gone)
+    store = RemoteStore(MEMORY, "memory://gone/w", {"commit.single-writer": "true"})
+
+    store.delete_directory("memory://gone/w/t")
+
+
+@pytest.mark.parametrize(
+    ("info", "modified_ms"),
+    [
+        ({"LastModified": datetime(2024, 1, 1, tzinfo=UTC)}, 1_704_067_200_000),
+        ({"updated": "2024-01-01T00:00:00.250Z"}, 1_704_067_200_250),
+        ({"mtime": 1.5}, 1_500),
+        ({"mtime": None, "created": 2}, 2_000),
+        ({"updated": ""}, None),
+        ({}, None),
+    ],
+)
+def test_time_of_a_change_has_the_name_of_its_service(
+    info: dict[str, object], modified_ms: int | None
+) -> None:
+    assert _modified_ms(info) == modified_ms

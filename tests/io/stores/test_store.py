@@ -225,6 +225,15 @@ def test_renamed_empty_directory_is_there(place: Place) -> None:
     assert names(place.store.list(place.folder), place.folder) == ["u/"]
 
 
+def test_copied_directory_is_there_twice(place: Place) -> None:
+    for name in ("t/a", "t/b/c", "t2/d"):
+        place.store.put(place.path(name), name.encode())
+
+    place.store.copy_directory(place.path("t"), place.path("u"))
+    assert names(place.store.list(place.folder), place.folder) == ["t/", "t2/", "u/"]
+    assert place.store.read(place.path("u/b/c")) == place.store.read(place.path("t/b/c"))
+
+
 def test_rename_needs_a_source_and_a_free_target(place: Place) -> None:
     place.store.put(place.path("t/a"), b"t")
     place.store.put(place.path("u/a"), b"u")
