@@ -145,15 +145,14 @@ class ChangeJob:
         task: ChangeTask,
         rows: Callable[[], DataFrame],
         count: int,
-        rest: Callable[[Sequence[int]], DataFrame] | None = None,
     ) -> Sequence[ChangeOutcome]:
         """The outcomes of the parts, in order. After a failure, removes all files and raises it.
 
-        For `rows`, `count` and `rest`, see `answers`.
+        For `rows` and `count`, see `answers`.
         """
         name = f"lakecore: {self.verb} {self.context.identifier}, {count} parts"
         try:
-            found = answers(self.spark, name, rows, count, rest=rest)
+            found = answers(self.spark, name, rows, count)
             outcomes = cast("list[ChangeOutcome]", found)
             self._refuse(outcomes)
         except BaseException:
@@ -166,9 +165,8 @@ class ChangeJob:
         self, task: ChangeTask, groups: Sequence[tuple[Split, ...]], source: pa.Table | None = None
     ) -> Sequence[ChangeOutcome]:
         """The outcomes of tasks that change one group each; `source` is for a merge."""
-        count = len(groups)
-        function = group_function(task, [pickle.dumps(group) for group in groups], source)
-        return self.run(task, lambda: map_units(self.spark, count, function), count)
+        units, function = [pickle.dumps(group) for group in groups], group_function(task, source)
+        return self.run(task, lambda: map_units(self.spark, units, function), len(units))
 
     def _refuse(self, outcomes: Sequence[ChangeOutcome]) -> None:
         """Raise the first failure, or InvalidRequest if two tasks wrote one bucket with a key."""

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
-
-import pyarrow as pa
 
 from lakecore import LakecoreError
 from lakecore.distributed import (
@@ -27,6 +24,7 @@ from lakecore.distributed import (
     Snapshot,
     Split,
     TableDescriptor,
+    TableSource,
     WriteStart,
     as_verbs_read,
     assigned,
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
+    import pyarrow as pa
 
 
 Change: TypeAlias = Condition | Assignment | MergeRequest
@@ -78,60 +77,67 @@ class ChangeOutcome:
 
 
 def group_function(
-    task: ChangeTask, groups: Sequence[bytes], source: pa.Table | None = None
+    task: ChangeTask, source: pa.Table | None = None
 ) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow` over numbers of groups of splits; `source` is for a merge."""
+    """The function for `map_units` over groups of splits; `source` is for a merge."""
 
     def change(number: int, splits: tuple[Split, ...]) -> Iterable[tuple[int, object]]:
-        yield number, _outcome(task, number, splits, source)
+        yield number, _outcome(task, number, [splits], source)
 
-    return unit_function(groups, change, "change")
+    return unit_function(change, "change")
 
 
-def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow` over source rows: a task changes the group with its number."""
+def owner_function(task: ChangeTask) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow` over source rows, whose last column is the unit.
+
+    One row of each task has a unit, the group of splits that the task changes, and is no source
+    row.
+    """
 
     def change(batches: Batches) -> Batches:
         acknowledge()
-        number = partition_number()
-        splits: tuple[Split, ...] = pickle.loads(groups[number])  # noqa: S301  of our driver
+        number, units = partition_number(), list[tuple[Split, ...]]()
+        source = _rows(task, batches, units)
         with raised_in_task():
-            yield answer(number, _outcome(task, number, splits, _rows(task, batches)))
+            yield answer(number, _outcome(task, number, units, source))
         set_aside("change")
 
     return change
 
 
-def _rows(task: ChangeTask, batches: Batches) -> Batches:
-    """The source rows of a task under their own names; an empty batch if there are none."""
+def _rows(task: ChangeTask, batches: Batches, units: list[tuple[Split, ...]]) -> Batches:
+    """The source rows of a task under their own names; the unit among them goes to `units`."""
     assert task.schema is not None, "a merge has a source"
-    first = next(iter(batches), None)
-    if first is None:
-        yield from task.schema.empty_table().to_batches() or [_empty(task.schema)]
-        return
-    for batch in joined(chain([first], batches)):
-        yield batch.rename_columns(task.schema.names)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+    columns = range(len(task.schema))
+    for batch in joined(batches):
+        unit = batch.column(-1)
+        rows = batch.select(columns).rename_columns(task.schema.names)
+        if unit.null_count < len(unit):
+            units += [pickle.loads(each) for each in unit.drop_null().to_pylist()]  # noqa: S301  of our driver
+            rows = rows.filter(unit.is_null())
+        yield rows
 
 
 def _outcome(
     task: ChangeTask,
     number: int,
-    splits: tuple[Split, ...],
+    units: Sequence[tuple[Split, ...]],
     source: pa.Table | Iterable[pa.RecordBatch] | None,
 ) -> ChangeOutcome:
+    """The outcome of the one unit, which may be known only once the source is read."""
+
+    def target() -> TableSource:
+        (splits,) = units
+        return as_verbs_read(context, task.snapshot, splits)
+
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
         context = replace(context, zone=task.zone, statement_ms=task.statement_ms)
-        target = as_verbs_read(context, task.snapshot, splits)
         match task.change:
             case Condition() as condition:
-                changed = deleted(context, target, condition, task.base)
+                changed = deleted(context, target(), condition, task.base)
             case Assignment() as assignment:
-                changed = assigned(context, target, assignment, task.base)
+                changed = assigned(context, target(), assignment, task.base)
             case MergeRequest() as request:
                 done = merged(
                     context, target, source, request, base=task.base, inserts=task.inserts

@@ -115,9 +115,9 @@ class SparkRunner:
         size_mb = sum(map(_size, works)) >> 20
         name = f"lakecore: compact {context.identifier}, {len(works)} buckets, {size_mb} MiB"
 
-        function = compact_function(task, sealed)
+        function = compact_function(task)
         found = answers(
-            self.spark, name, lambda: map_units(self.spark, len(groups), function), len(works)
+            self.spark, name, lambda: map_units(self.spark, sealed, function), len(works)
         )
         return cast("list[CommitMessage | LakecoreError]", found)
 
@@ -135,8 +135,8 @@ def _size(work: Work) -> int:
     return sum(file.size_bytes for file in work.files)
 
 
-def compact_function(task: CompactTask, sealed: Sequence[bytes]) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow`; each input row is the number of a group."""
+def compact_function(task: CompactTask) -> Callable[[Batches], Batches]:
+    """The function for `map_units` over groups of numbered works."""
 
     def compact(group: int, works: Sequence[tuple[int, Work]]) -> Iterable[tuple[int, object]]:
         del group
@@ -145,7 +145,7 @@ def compact_function(task: CompactTask, sealed: Sequence[bytes]) -> Callable[[Ba
         for number, work in works:
             yield number, _outcome(context, work)
 
-    return unit_function(sealed, compact, "compact")
+    return unit_function(compact, "compact")
 
 
 def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError:

@@ -62,7 +62,7 @@ FEW = 2_000
 _TASKS_PER_CORE = 4
 _PART_MAX = 10_000
 _AT_ONCE = 100_000
-"""The most paths of one job, because every executor receives all paths of the job."""
+"""The most paths of one job, because the driver holds all paths of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ from spark_bridge.arguments import (
     opened,
 )
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
-from spark_bridge.change_tasks import group_function, owner_function
+from spark_bridge.change_tasks import owner_function
 from spark_bridge.check import with_types_of
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.placement import (
@@ -78,7 +78,7 @@ from spark_bridge.placement import (
     task_count,
 )
 from spark_bridge.settings import require_version, settings, transfer
-from spark_bridge.spread import OUTCOME_SCHEMA
+from spark_bridge.spread import OUTCOME_SCHEMA, unit_rows
 from spark_bridge.task import MEMORY_PER_TASK
 from spark_bridge.types import spark_arrow_schema
 
@@ -423,18 +423,16 @@ class _SparkMerge:
         numbered = df.toDF(*(str(number) for number in range(len(df.columns))))
 
         def rows() -> DataFrame:
-            number = owners.of_rows(numbered.columns, count)
-            routed = numbered.repartitionById(count, number)
-            return routed.mapInArrow(owner_function(task, sealed), OUTCOME_SCHEMA)
-
-        def rest(missing: Sequence[int]) -> DataFrame:
-            # Clauses for rows that match no source row have work without a source.
-            numbers = self.spark.range(0, count, 1, count).where(f.col("id").isin(list(missing)))
-            nothing = group_function(task, sealed, schema.empty_table())
-            return numbers.mapInArrow(nothing, OUTCOME_SCHEMA)
+            # The splits of an owner are a row as well.
+            own = owners.of_rows(numbered.columns, count).alias("number")
+            source = numbered.select("*", own, f.lit(None).cast("binary").alias("unit"))
+            absent = [f.lit(None).cast(each.dataType) for each in numbered.schema]
+            units = unit_rows(self.spark, sealed).select(*absent, "number", "unit")
+            routed = source.unionAll(units).repartitionById(count, "number").drop("number")
+            return routed.mapInArrow(owner_function(task), OUTCOME_SCHEMA)
 
         with settings(self.spark, transfer(self.spark, df.schema)):
-            outcomes = job.run(task, rows, count, rest)
+            outcomes = job.run(task, rows, count)
         return [outcome.changed for outcome in outcomes if outcome.changed], task.job
 
     def _by_split(

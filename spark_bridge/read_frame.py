@@ -43,19 +43,17 @@ from spark_bridge.options import refuse_state, split_system
 from spark_bridge.plan_read import Pinned, PlannedRead, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.settings import require_version
+from spark_bridge.spread import map_units
 from spark_bridge.types import spark_arrow_schema, spark_schema
-from spark_bridge.worker import acknowledge
+from spark_bridge.worker import Batches, acknowledge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import polars as pl
 
     from spark_bridge.pushdown import Need
 
-_WORDS_MAX = 1 << 31
-"""The largest estimate, in words of 8 bytes: Spark never broadcasts 16 GiB, and a range of so many
-numbers is cheap."""
 # Spark's reader returns the values as stored: it rebases no calendar, skips no file, and takes no
 # partition column from a path.
 _PARQUET_OPTIONS = {
@@ -254,16 +252,11 @@ def _computed(field: StructField) -> Column:
 
 
 def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
-    count = len(planned.tasks)
-    if count == 0:
+    if not planned.tasks:
         return None
-    # The frame filters a range, by whose size Spark estimates the frame. The range therefore has a
-    # number for each 8-byte word of the rows, and the filter keeps a number for each task.
-    words = min(planned.rows * _words(planned.schema), _WORDS_MAX)
-    step = max(1, words // count)
-    numbers = spark.range(0, count * step, 1, count).where(f"id % {step} = 0")
-    run = _runner(seal(planned.job), [seal(task) for task in planned.tasks], step)
-    return numbers.mapInArrow(run, planned.schema)
+    size_bytes = planned.rows * _words(planned.schema) * 8
+    run = _runner(seal(planned.job))
+    return map_units(spark, [seal(task) for task in planned.tasks], run, planned.schema, size_bytes)
 
 
 def _words(schema: StructType) -> int:
@@ -273,16 +266,15 @@ def _words(schema: StructType) -> int:
     )
 
 
-def _runner(
-    job: bytes, tasks: Sequence[bytes], step: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _runner(job: bytes) -> Callable[[Batches], Batches]:
+    """The function for `map_units` over sealed tasks."""
+
+    def run(batches: Batches) -> Batches:
         acknowledge()
         opened = cast("ReadJob", open_sealed(job))
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                task = cast("tuple[Piece, ...]", open_sealed(tasks[number // step]))
-                yield from read_task(opened, task)
+            for sealed in batch.column("unit").to_pylist():
+                yield from read_task(opened, cast("tuple[Piece, ...]", open_sealed(sealed)))
 
     return run
 

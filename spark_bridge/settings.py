@@ -19,6 +19,7 @@ from lakecore import InvalidRequest, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 VERSION_MIN = (4, 1)
@@ -147,6 +148,14 @@ def _of_user(spark: SparkSession, key: str) -> str | None:
         return spark.conf.get(key, None) if changed is None else changed.before
 
 
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """The context of a classic session; None under Spark Connect."""
+    try:
+        return spark.sparkContext
+    except PySparkException:
+        return None
+
+
 @contextmanager
 def described(spark: SparkSession, text: str) -> Iterator[None]:
     """Name the jobs that start inside the block in Spark's UI: by tag, group and description.
@@ -154,10 +163,7 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
     Under Spark Connect, only tags are set.
     """
     tag = text.replace(",", " ")
-    try:
-        context = spark.sparkContext
-    except PySparkException:
-        context = None
+    context = context_of(spark)
     with ExitStack() as undo:
         spark.addTag(tag)
         undo.callback(spark.removeTag, tag)

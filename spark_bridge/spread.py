@@ -1,7 +1,10 @@
 """Runs a Spark job whose tasks return outcomes, and collects the outcome of every part.
 
+The work of a task is a row of a frame (`map_units`), so that a Python worker receives its own work
+only. A closure holds what is the same for all tasks.
+
 INVARIANT: no part is left out without an error. Adaptive execution replaces a shuffle without rows
-by an empty relation, and runs no task above it: a part that has work without rows runs again.
+by an empty relation, and runs no task above it: work without rows is a row itself.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ import pyarrow as pa
 
 from lakecore import InvalidRequest
 from spark_bridge.failures import raised_as_own, raised_in_task
-from spark_bridge.settings import described
+from spark_bridge.settings import context_of, described, settings
 from spark_bridge.worker import Batches, acknowledge, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakecore.distributed import TableContext
 
@@ -37,22 +41,18 @@ def answers(
     rows: Callable[[], DataFrame],
     count: int,
     *,
-    rest: Callable[[Sequence[int]], DataFrame] | None = None,
     or_none: bool = False,
 ) -> list[object]:
     """The outcomes of parts 0 to `count` - 1, in order; `name` describes the job.
 
-    `rows`: makes the frame of outcomes (`answer`). `rest`: makes the frame of the parts without an
-    outcome. `or_none`: a job without rows may return no outcome, because its parts have nothing to
-    do. Raises InvalidRequest if parts are missing, and the error of lakecore that made a task fail.
+    `rows`: makes the frame of outcomes (`answer`). `or_none`: a job without rows may return no
+    outcome, because its parts have nothing to do. Raises InvalidRequest if parts are missing, and
+    the error of lakecore that made a task fail.
     """
     found = dict(all_answers(spark, name, rows))
     if or_none and not found:
         return []
     missing = [number for number in range(count) if number not in found]
-    if missing and rest is not None:
-        found |= all_answers(spark, name, lambda: rest(missing))
-        missing = [number for number in range(count) if number not in found]
     if missing:
         raise InvalidRequest(
             "Spark ended the job without running all of its tasks, and nothing was committed: set "
@@ -91,21 +91,74 @@ def spread(
     def one(number: int, part: Part) -> Iterable[tuple[int, object]]:
         yield number, work(part)
 
-    function, count = unit_function([pickle.dumps(part) for part in parts], one), len(parts)
-    return answers(spark, name, lambda: map_units(spark, count, function), count)  # type: ignore[return-value]
+    units, function = [pickle.dumps(part) for part in parts], unit_function(one)
+    return answers(spark, name, lambda: map_units(spark, units, function), len(units))  # type: ignore[return-value]
 
 
-def map_units(spark: SparkSession, count: int, function: Callable[[Batches], Batches]) -> DataFrame:
-    """The frame of outcomes: each task calls `function` with one number below `count`."""
-    return spark.range(0, count, 1, count).mapInArrow(function, OUTCOME_SCHEMA)
+# --- units ----------------------------------------------------------------------------------------
+# The frame of the work of all tasks: each row, in a partition of its own, is a unit of work as
+# bytes, with its number.
+#
+# Spark slices the rows of a local relation into at most as many partitions as there are cores. A
+# classic session can also make an RDD, with a partition for each Arrow batch; Spark does not know
+# its size, and never broadcasts it. Under Connect, a shuffle distributes the rows.
+
+UNIT_SCHEMA = pa.schema([("number", pa.int32()), ("unit", pa.binary())])
+_AS_BATCHES = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
+_SMALL_BYTES = 1 << 20
+"""Any setting broadcasts a frame that is smaller than this."""
+_PADDING_MAX = 1 << 25
+"""Spark broadcasts no frame of 1.7 GiB, which this many rows of padding amount to."""
+_PADDING_BYTES = 56
+"""What a row of padding adds to Spark's estimate."""
+
+
+def map_units(
+    spark: SparkSession,
+    units: Sequence[bytes],
+    function: Callable[[Batches], Batches],
+    schema: StructType | str = OUTCOME_SCHEMA,
+    size_bytes: int | None = None,
+) -> DataFrame:
+    """The frame that `function` makes of the units, each in its own task, in order.
+
+    `size_bytes`: the size of the frame, for Spark's plans of queries over it.
+    """
+    return _apart(spark, units, size_bytes).mapInArrow(function, schema)
+
+
+def _apart(spark: SparkSession, units: Sequence[bytes], size_bytes: int | None) -> DataFrame:
+    count, context = len(units), context_of(spark)
+    if context is not None and (size_bytes is None or count > context.defaultParallelism):
+        with settings(spark, _AS_BATCHES):
+            return unit_rows(spark, units)
+    frame = unit_rows(spark, units)
+    if context is None and count > 1:
+        frame = frame.repartitionById(count, "number")
+    if size_bytes is None or size_bytes < _SMALL_BYTES:
+        return frame
+    # Spark estimates the size of a frame by that of its sources, and ignores filters. The padding
+    # is above the shuffle, because adaptive execution would measure what is below.
+    missing = spark.range(0, min(size_bytes // _PADDING_BYTES, _PADDING_MAX), 1, 1).where("id < 0")
+    padding = missing.selectExpr("cast(id AS int) AS number", "cast(NULL AS binary) AS unit")
+    return frame.unionAll(padding).coalesce(count)
+
+
+def unit_rows(spark: SparkSession, units: Sequence[bytes]) -> DataFrame:
+    """The rows (number, unit), each in its own Arrow batch."""
+    batches = [
+        pa.record_batch(
+            [pa.array([number], pa.int32()), pa.array([unit], pa.binary())], schema=UNIT_SCHEMA
+        )
+        for number, unit in enumerate(units)
+    ]
+    return spark.createDataFrame(pa.Table.from_batches(batches, UNIT_SCHEMA))
 
 
 def unit_function(
-    units: Sequence[bytes],
-    work: Callable[[int, Part], Iterable[tuple[int, object]]],
-    kind: str = "spread",
+    work: Callable[[int, Part], Iterable[tuple[int, object]]], kind: str = "spread"
 ) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow` over numbers of pickled units.
+    """The function for `map_units` over pickled units.
 
     `work` gets the number and the unit, and returns the outcomes with the numbers of their parts.
     `kind` names the work for `set_aside`.
@@ -115,8 +168,10 @@ def unit_function(
         acknowledge()
         with raised_in_task():
             for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    unit: Part = pickle.loads(units[number])  # noqa: S301  of our driver
+                for number, sealed in zip(
+                    *(each.to_pylist() for each in batch.columns), strict=True
+                ):
+                    unit: Part = pickle.loads(sealed)  # noqa: S301  of our driver
                     for part, outcome in work(number, unit):
                         yield answer(part, outcome)
         set_aside(kind)

@@ -146,8 +146,8 @@ def test_task_that_dies_after_its_work_runs_again_and_leaves_nothing(
     rows, old = held(table), files_of(table)
     mark = str(tmp_path / "mark")
 
-    def dying(task: Any, sealed: Sequence[bytes]) -> Callable[[Any], Any]:
-        compact = compact_function(task, sealed)
+    def dying(task: Any) -> Callable[[Any], Any]:
+        compact = compact_function(task)
 
         def compact_and_die(batches: Any) -> Any:
             done = list(compact(batches))
@@ -190,9 +190,9 @@ class _Here(SparkRunner):
     ) -> list[Any]:
         del context
         sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
-        numbers = pa.record_batch({"id": pa.array(range(len(groups)), pa.int64())})
-        found = pickle.loads(pickle.dumps((task, sealed)))
-        batches = list(compact_function(*found)(iter([numbers])))
+        units = pa.record_batch({"number": range(len(sealed)), "unit": sealed})
+        task = pickle.loads(pickle.dumps(task))
+        batches = list(compact_function(task)(iter([units])))
         rows = [row for batch in batches for row in batch.to_pylist()]
         rows.sort(key=lambda row: row["number"])
         return [pickle.loads(row["outcome"]) for row in rows]

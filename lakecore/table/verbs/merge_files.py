@@ -25,6 +25,7 @@ from lakecore.forks import require_threads
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.plan.row_changes import Verb, check_deletion, check_engine
 from lakecore.table.reads.row_values import named_values, values_of
+from lakecore.table.reads.source import TableSource
 from lakecore.table.verbs.column_changes import (
     ColumnChanges,
     FileChanges,
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import Split
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.source import TableSource
     from lakecore.table.writes.write_start import WriteStart
 
 _FILE = "_lakecore_file"
@@ -282,7 +282,7 @@ def source_plan(context: TableContext, empty: object, request: MergeRequest) -> 
 
 def merged(
     context: TableContext,
-    target: TableSource,
+    target: TableSource | Callable[[], TableSource],
     data: object,
     request: MergeRequest,
     *,
@@ -291,9 +291,11 @@ def merged(
 ) -> Merged:
     """Apply the clauses to the rows of a source and of `target`.
 
-    `base` has the facts of the table that a writer needs (None: they are read).
+    `target`: a function is called once all rows of the source are read. `base` has the facts of the
+    table that a writer needs (None: they are read).
     """
     with _source(context, data, request) as source:
+        target = target if isinstance(target, TableSource) else target()
         plan = plan_merge(context, source.schema, request.on, request.clauses)
         if source.part_count > 1 and not plan.on:
             raise Unsupported(
