@@ -119,8 +119,6 @@ class LateCasts:
 
     def pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with the columns of `map_fields`, packed for the merge."""
-        if not self.packed:
-            return rows
         for name, stored in self._stored_names.items():
             columns = [rows.column(part) for part in (name, *stored)]
             kinds = [pa.field(str(at), column.type) for at, column in enumerate(columns)]

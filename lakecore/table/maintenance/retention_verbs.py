@@ -89,7 +89,7 @@ def _is_expiring(context: TableContext, directory: str, snapshot_id: int) -> boo
         return False
     try:
         deletion.require_whole(context, snapshot)
-    except CorruptTable:
+    except (CorruptTable, NotFound):
         return True
     return False
 

@@ -182,12 +182,8 @@ class TableWrite:
     def add_stored(self, rows: pa.Table) -> None:
         """Add rows that the table already stored: all columns, and the kind of each row."""
         self._require_open()
-        try:
-            self._rows += rows.num_rows
-            self._route(rows)
-        except BaseException:
-            self.close()
-            raise
+        self._rows += rows.num_rows
+        self._route(rows)
 
     @gated
     def prepare_commit(self) -> list[CommitMessage]:

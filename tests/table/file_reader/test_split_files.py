@@ -9,8 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
+from lakecore.io.files.file_format import WriteFormat
 from lakecore.io.stores.local import LocalStore
 from lakecore.model.files import NO_STATS
+from lakecore.table.file_reader.split_files import SplitFiles
+from lakecore.table.reads.source import TableSource
+from tests.conditions import from_sql
 from tests.tables import commit_unstored, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -104,3 +108,45 @@ def test_file_of_another_size_is_not_taken_for_one_that_lacks_columns(tmp_path: 
     assert held(other, columns=["id"]) == "1 | 2"
     with pytest.raises(CorruptTable, match=r"differs from the manifest. path=.*data-"):
         table.to_arrow()
+
+
+# --- row groups ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selected", "where", "groups"),
+    [
+        (None, None, None),
+        (None, "id > 18", [1, 2]),
+        ([0, 9], None, [0]),
+        ([10, 24], None, [1, 2]),
+        ([9, 10], None, [0, 1]),
+        ([20], None, [2]),
+        ([0, 20], "id > 12", [2]),
+        ([], None, []),
+    ],
+)
+def test_row_groups_are_those_that_match_and_have_a_selected_row(
+    selected: list[int] | None,
+    where: str | None,
+    groups: list[int] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "lakecore.table.run_writer.file_shape.WriteFormat",
+        lambda **given: WriteFormat(**given, row_group_rows=10),
+    )
+    table = new_table({"id": "INT", "v": "INT"}, keys=())
+    put(table, " | ".join(f"{number} 0" for number in range(25)))
+    context = table.context
+    source = TableSource(
+        context=context, snapshot=context.history.snapshot(1), table_schema=table.schema
+    )
+    (split,) = source.plan().splits
+    (file,) = split.files
+    if selected is not None:
+        split = replace(split, selected={file.name: tuple(selected)})
+    predicate = None if where is None else from_sql(where, table.schema)
+    plan = source.read_plan([split], None, predicate)
+
+    assert SplitFiles(split, plan, context.store).wanted_row_groups(file) == groups

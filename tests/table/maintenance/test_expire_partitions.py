@@ -159,3 +159,11 @@ def test_table_without_partitions_or_time_is_refused() -> None:
         new_table().expire_partitions(expiration_time="1 d")
     with pytest.raises(InvalidRequest, match="set how long"):
         by_day("1 2023-11-01").expire_partitions()
+
+
+@pytest.mark.parametrize("strategy", ["values-time", "update-time"])
+def test_table_without_rows_has_no_old_partition(strategy: str) -> None:
+    table = new_table(COLUMNS, keys=(), partitions=("dt",), partition__expiration_strategy=strategy)
+
+    done = table.expire_partitions(expiration_time="1 d")
+    assert (done.partitions, done.snapshot_ids) == ((), ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.retention import expire, history
-from tests.tables import new_table
+from tests.tables import new_table, reopened
 
 
 def test_wrong_hints_are_made_right() -> None:
@@ -32,3 +32,14 @@ def test_a_table_without_snapshots_gets_no_hints() -> None:
 
     assert table.repair_hints() is None
     assert not table.context.store.exists(table.context.layout.latest_hint)
+
+
+def test_snapshot_of_which_an_expiry_deleted_files_is_not_brought_back() -> None:
+    table = history(commits=4)
+    store, layout = table.context.store, table.context.layout
+    past = table.context.history
+    store.put(layout.earliest_hint, b"4")
+    store.delete(layout.manifest(past.snapshot(2).delta_manifest_list))
+
+    assert reopened(table).repair_hints() == (3, 4)
+    assert store.read(layout.earliest_hint) == b"3"

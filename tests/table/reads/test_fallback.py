@@ -14,11 +14,14 @@ from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.local import LocalStore
 from lakecore.table.publication import write_schema
+from lakecore.table.reads.time_travel import Travel
+from tests.conditions import from_sql
 from tests.tables import held, new_table, put, reopened, with_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakecore.plan.predicate import Predicate
     from lakecore.table.handle import Table
 
 COLUMNS = {"p": "INT NOT NULL", "id": "INT NOT NULL", "v": "STRING"}
@@ -50,6 +53,19 @@ def test_partition_of_the_table_hides_that_of_the_branch() -> None:
     assert held(table) == "1 1 M | 2 1 M"
     assert held(read(table)) == WHOLE
     assert held(table.branch("b")) == "2 1 B | 3 1 B | 3 2 BB | 4 1 B"
+
+
+@pytest.mark.parametrize("form", ["frames", "batches"])
+def test_limit_counts_the_rows_of_both_parts(form: str) -> None:
+    source = read(forked())._source(Travel())  # noqa: SLF001 - what an engine scans
+    in_second = from_sql("p > 2", source.table_schema)
+
+    def count(predicate: Predicate | None, limit: int | None) -> int:
+        return sum(len(part) for part in getattr(source, form)(None, predicate, limit))
+
+    assert [count(None, limit) for limit in (0, 1, 2, 3, 5, 9, None)] == [0, 1, 2, 3, 5, 5, 5]
+    # A predicate only prunes, so the limit is not exact; but no row is missing.
+    assert all(count(in_second, limit) >= min(limit, 3) for limit in range(5))
 
 
 def test_every_face_gives_the_same_rows(tmp_path: Path) -> None:

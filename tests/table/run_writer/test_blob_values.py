@@ -6,12 +6,15 @@ from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.blob_file import encode_value, parts_of
+from lakecore.format.blob_references import BlobDescriptor
 from lakecore.model.types import parse_type
+from lakecore.table.run_writer.blobs import managed_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,3 +151,23 @@ def test_types_within_a_blob_column_stay(tmp_path: Path) -> None:
         change = lc.SchemaChange.update_column_type(path, kind)
         with pytest.raises(InvalidRequest, match="within a BLOB column"):
             session.alter_table("d.t", [change])
+
+
+@pytest.mark.parametrize(
+    ("kind", "nested"),
+    [
+        (pa.binary(), lambda values: values),
+        (pa.list_(pa.binary()), lambda values: [values[:2], None, values[2:]]),
+        (
+            pa.map_(pa.string(), pa.binary()),
+            lambda values: [[("a", values[0]), ("b", values[1])], None, [("c", values[2])]],
+        ),
+    ],
+    ids=["one", "list", "map"],
+)
+def test_managed_files_are_those_that_values_name(kind: pa.DataType, nested: Any) -> None:
+    uris = ("/t/a.managed.blob", "/t/b.blob", "/t/c.managed.blob")
+    values = [BlobDescriptor(uri, 0, 4).to_bytes() for uri in uris]
+    rows = pa.table({"b": pa.array(nested(values), kind), "other": pa.nulls(3)})
+
+    assert managed_files(rows, ["b"]) == {"/t/a.managed.blob", "/t/c.managed.blob"}

@@ -33,3 +33,11 @@ def test_scan_options_of_the_table_choose_the_snapshot() -> None:
 
     assert shown(then.system_table("ro").to_arrow()) == "1 a"
     assert then.ro().collect().height == 1
+
+
+def test_columns_are_those_of_the_table_and_its_name_is_shown() -> None:
+    table = new_table()
+    ro = table.inspect.system_table("ro")
+
+    assert ro.schema == table.schema
+    assert repr(ro) == f"SystemTable('{table.context.identifier}$ro')"

@@ -253,3 +253,16 @@ def test_step_that_loses_every_race_ends_the_call_and_leaves_earlier_steps() -> 
     assert ("{a}", 5) in levels
     assert ("{c}", 5) not in levels
     assert held(table) == "a 1 y | b 1 y | b 9 w | c 1 y | d 1 y"
+
+
+def test_moves_of_postponed_rows_are_steps() -> None:
+    table = new_table(DAYS, keys=("day", "id"), partitions=("day",), bucket="-2")
+    put(
+        table.copy({"postpone.batch-write-fixed-bucket": "false"}),
+        " | ".join(f"{day} 1 x" for day in ALL),
+    )
+
+    *told, whole = steps(table, max_bytes=1)
+    assert [step.snapshot_ids for step in told] == [(2,), (3,), (4,), (5,)]
+    assert whole.snapshot_ids == (2, 3, 4, 5)
+    assert held(reopened(table)) == " | ".join(f"{day} 1 x" for day in ALL)

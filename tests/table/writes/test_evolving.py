@@ -289,3 +289,11 @@ def test_handle_of_an_older_schema_writes_by_the_newest() -> None:
 def test_flag_is_a_flag() -> None:
     with pytest.raises(InvalidRequest, match="evolve_schema is True or False"):
         new_table(COLUMNS).write([{"id": 1}], evolve_schema="yes")  # type: ignore[arg-type]
+
+
+def test_no_row_adds_no_column() -> None:
+    table = new_table(COLUMNS)
+
+    for nothing in ([], iter(())):
+        assert table.write(nothing, evolve_schema=True).snapshot_ids == ()
+    assert columns(reopened(table)) == COLUMNS

@@ -184,3 +184,14 @@ def test_wrong_argument_is_refused_before_anything_is_written(
 def test_a_single_frame_is_no_stream_of_frames(frame: pl.DataFrame | pa.Table) -> None:
     with pytest.raises(InvalidRequest, match="takes an iterable of frames; write takes a single"):
         new_table().ingest(frame)
+
+
+@pytest.mark.parametrize(
+    ("ids", "last"), [((), "nothing committed"), ((3,), "3"), ((3, 4), "3, 4")]
+)
+def test_result_is_shown(ids: tuple[int, ...], last: str) -> None:
+    done = lc.IngestResult(commit_user="me", rows=12345, commits=2, snapshot_ids=ids)
+    shown = str(done)
+
+    assert "12,345" in shown
+    assert last in shown
