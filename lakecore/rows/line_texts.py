@@ -62,14 +62,16 @@ def to_texts(rows: pa.Table, fields: Sequence[Field], kind: str) -> pa.Table:
     for field in fields:
         column = rows.column(field.name).combine_chunks()
         found = _texts(column, field.type)
+        value = None
         try:
-            back = _values(found, field.type, field.name)
+            is_same = _same(_values(found, field.type, field.name), column)
         except InvalidRequest as error:
+            is_same, value = False, error.facts.get("value")
+        if not is_same:
             raise InvalidRequest(
                 "files of lines cannot hold a value of this column",
-                column=field.name, type=field.type, format=kind, value=error.facts.get("value"),
-            ) from error  # fmt: skip
-        assert _same(back, column), f"values of {field.name} would be read back differently"
+                column=field.name, type=field.type, format=kind, value=value,
+            )  # fmt: skip
         columns.append(found)
     return pa.Table.from_arrays(columns, schema=arrow_schema(texts))
 

@@ -589,6 +589,14 @@ def test_arrow_takes_back_what_was_read_of_it(predicate: Predicate) -> None:
     assert conjuncts(from_arrow(expression, SCHEMA)) == conjuncts(predicate)
 
 
+def test_a_filter_that_arrow_does_not_write_is_refused() -> None:
+    chunks = pa.chunked_array([[1], [2]], pa.int32())
+    with pytest.raises(Unsupported, match=r"combine_chunks\(\)"):
+        from_arrow(pc.is_in(pc.field("i"), value_set=chunks), SCHEMA)
+
+    assert from_arrow(pc.field("i").isin(chunks), SCHEMA) == And((isin("i", 1, 2), IsNotNull("i")))
+
+
 def test_a_nan_is_above_all_numbers_in_arrow_too() -> None:
     rows = pa.table({"g": [1.0, math.nan, None, 3.0]})
     above = to_arrow(c("g", ">", 2.0))

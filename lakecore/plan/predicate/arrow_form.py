@@ -88,7 +88,11 @@ _Tree: TypeAlias = _Reference | _Call | pa.Scalar
 
 
 def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
-    """The predicate for an Arrow expression. Raises InvalidRequest for an unknown column."""
+    """The predicate for an Arrow expression.
+
+    Raises InvalidRequest for an unknown column, Unsupported for an expression that PyArrow cannot
+    write.
+    """
     known = columns(schema)
     tree = _tree(expression)
     check_columns(_names(tree), known)
@@ -338,7 +342,14 @@ def _inexact(what: str) -> Unsupported:
 
 
 def _tree(expression: pc.Expression) -> _Tree:
-    _, (data, *_) = expression.__reduce__()
+    try:
+        _, (data, *_) = expression.__reduce__()
+    except pa.ArrowNotImplementedError as error:
+        raise Unsupported(
+            "Arrow does not pass on this filter: give `pc.is_in` an array of one chunk, by "
+            "`values.combine_chunks()`, or use `pc.field(...).isin(values)`",
+            cause=error,
+        ) from error
     row = pa.ipc.open_file(data).read_all()
     words = iter(_metadata(row.schema))
     return _read(next(words), words, [column[0] for column in row.columns])
