@@ -110,7 +110,7 @@ class Values:
         self._open.clear()
 
     def _shown(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table | None:
-        """A row with values; hidden ones are not read. None if the row filter cannot judge it."""
+        """A row with values. None if the row filter hides it, or cannot judge it."""
         row_filter = self._files.plan.row_filter
         if row_filter is None:
             return self._row(row, placed)
@@ -121,12 +121,8 @@ class Values:
             row = self._row(row, first)
         except InvalidRequest:
             return None
-        if judged(row_filter, row.to_batches()[0])[0].as_py():
-            return self._row(row, rest)
-        for node in arrow_schema(rest):
-            at = row.schema.get_field_index(node.name)
-            row = row.set_column(at, node, pa.nulls(1, node.type))
-        return row
+        is_shown = judged(row_filter, row.to_batches()[0])[0].as_py()
+        return self._row(row, rest) if is_shown else None
 
     def _row(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table:
         """A row with values instead of places. Values of the same stored row are read together."""

@@ -18,12 +18,13 @@ from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS, DataFile, FileSource, IndexFile
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.types import parse_type
+from lakecore.table.compactions.pack_files import plan_row_ranges
 from lakecore.table.publication import write_schema
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from lakecore.table.handle import Table
@@ -709,3 +710,42 @@ def test_write_packs_a_file_that_was_clustered() -> None:
 
     assert kinds(table) == ["APPEND"] * 3 + ["COMPACT"]
     assert ids(table) == [0, 1, 7, 8]
+
+
+def test_file_that_is_large_enough_parts_the_files_of_adjacent_rows() -> None:
+    table = new_table(
+        COLUMNS,
+        keys=(),
+        row_tracking__enabled="true",
+        data_evolution__enabled="true",
+        target_file_size="100 b",
+        source__split__open_file_cost="1 b",
+    )
+    put(table, "1 a")
+    context = table.context
+    snapshot = context.history.snapshot(1)
+    (stored,) = context.history.live_entries(snapshot)
+
+    def packed(*sizes: int, at: Sequence[int] = range(9)) -> list[list[int]]:
+        """The numbers of the files that are joined, of files of ten rows and these sizes.
+
+        `at`: where the rows of each file begin; files of the same rows hold other columns.
+        """
+        numbered = [
+            replace(
+                stored.file,
+                name=f"{number}.parquet",
+                size_bytes=size,
+                row_count=10,
+                first_row_id=10 * place,
+            )
+            for number, (size, place) in enumerate(zip(sizes, at, strict=False))
+        ]
+        entries = [replace(stored, file=file) for file in numbered]
+        found = plan_row_ranges(context, snapshot, entries, full=True)
+        return [[numbered.index(file) for file in each.files] for each in found]
+
+    assert packed(10, 10, 101, 50, 50, 1) == [[0, 1], [3, 4, 5]]
+    assert packed(101, 10, 10, 101) == [[1, 2]]
+    assert packed(60, 60, 10, 10) == [[0, 1], [2, 3]]
+    assert [len(each) for each in packed(10, 60, 60, at=(0, 1, 1))] == [2]

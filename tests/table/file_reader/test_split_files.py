@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap
 
 from lakecore.errors import CorruptTable
 from lakecore.io.files.file_format import WriteFormat
@@ -145,7 +146,7 @@ def test_row_groups_are_those_that_match_and_have_a_selected_row(
     (split,) = source.plan().splits
     (file,) = split.files
     if selected is not None:
-        split = replace(split, selected={file.name: tuple(selected)})
+        split = replace(split, selected={file.name: BitMap(selected)})
     predicate = None if where is None else from_sql(where, table.schema)
     plan = source.read_plan([split], None, predicate)
 

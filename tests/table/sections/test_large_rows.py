@@ -18,11 +18,13 @@ from lakecore.memory import Budget
 from lakecore.merge.fold import FoldEngine
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
+from lakecore.rows.read_rules_json import StatedRules
 from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.merge_runs import merge_runs
 from property_tests.profile import pairs, sized
+from tests.guarded_tables import ROWS, SHOWN, Access, equal, guarded_table, rows_of, with_rules
 from tests.tables import changed, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -115,6 +117,16 @@ def test_large_rows_are_read_as_others_are(
     assert held(small) == held(table)
     assert held(small, columns=["n", "id"]) == held(table, columns=["n", "id"])
     assert held(small, where="id > 11") == held(table, where="id > 11")
+
+
+def test_large_rows_are_hidden_as_others_are(tiny: Budget) -> None:
+    table = guarded_table(Access())
+    small = with_rules(reopened(table, budget_bytes=tiny.size_bytes), Access())
+
+    assert all(tiny.is_large(split.row_bytes) for split in plan_of(table)[0])
+    assert rows_of(small.to_arrow()) == rows_of(table.to_arrow()) == SHOWN
+    bob = StatedRules((equal("owner", "bob"), equal("card", "2222")))
+    assert rows_of(with_rules(small, Access(bob)).to_arrow()) == [ROWS[1]]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

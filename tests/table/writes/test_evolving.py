@@ -294,6 +294,6 @@ def test_flag_is_a_flag() -> None:
 def test_no_row_adds_no_column() -> None:
     table = new_table(COLUMNS)
 
-    for nothing in ([], iter(())):
+    for nothing in (list[object](), iter(())):
         assert table.write(nothing, evolve_schema=True).snapshot_ids == ()
     assert columns(reopened(table)) == COLUMNS
