@@ -15,7 +15,8 @@ import pytest
 from pyarrow import orc
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, StorageError, Unsupported
-from lakecore.io.files import parquet_read
+from lakecore.format.parquet_footer import FooterJoin
+from lakecore.io.files import parquet_read, parquet_write
 from lakecore.io.files.data_files import (
     FORMATS,
     WriteFormat,
@@ -25,6 +26,7 @@ from lakecore.io.files.data_files import (
     read_positions,
     row_group_bounds,
 )
+from lakecore.io.files.parquet_write import ParquetWriter
 from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.arrow_arrays import size_of
@@ -1152,3 +1154,37 @@ def test_part_that_a_file_lacks_is_null_in_orc_and_refused_in_parquet(type_name:
     required = fields_of([type_name.replace("INT, `b`", "INT NOT NULL, `b`")])
     with pytest.raises(CorruptTable, match="another type than its schema says"):
         list(read_file(*foreign_file("orc", part, type_name), fields=required))
+
+
+def test_file_is_whole_if_its_rows_outgrow_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_write, "_ROOM_LEAST_BYTES", 0)
+    monkeypatch.setattr(parquet_write, "_ROOM_A_COLUMN_BYTES", 0)
+    fields, table = numbers(1_000)
+    store = MemoryStore()
+    size_bytes, rows = write(store, "f/a.parquet", fields, table, compression="none")
+
+    assert (size_bytes, rows) == (store.size("f/a.parquet"), 1_000)
+    assert read(store, "f/a.parquet", fields).equals(table)
+
+
+@pytest.mark.parametrize("most", [0, 1 << 30])
+def test_large_row_group_is_written_before_the_next_is_made(
+    most: int, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_write, "_UNDER_WAY_BYTES", most)
+    fields, table = numbers(1_000)
+    appended: list[int] = []
+    add = FooterJoin.add
+
+    def noted(join: FooterJoin, part: memoryview, *texts: Any) -> list[bytes]:
+        appended.append(len(part))
+        return add(join, part, *texts)  # type: ignore[return-value]
+
+    monkeypatch.setattr(FooterJoin, "add", noted)
+    writer = ParquetWriter(
+        LocalStore(), f"{folder}/a.parquet", fields, WriteFormat(row_group_rows=1_000)
+    )
+    writer.write(table)
+    assert len(appended) == (0 if most else 1)
+    writer.close()
+    assert read(LocalStore(), f"{folder}/a.parquet", fields).equals(table)

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from lakecore.errors import Unsupported
+from lakecore.io.files import orc_files
 from lakecore.io.files.data_files import WriteFormat, open_writer, read_file, read_positions
+from lakecore.io.files.orc_files import _Known
 from lakecore.io.stores.local import LocalStore
 from lakecore.model.schema import number_fields
 from lakecore.model.types import Field, arrow_schema, parse_type
@@ -142,3 +145,20 @@ def test_column_with_a_dot_is_no_part_of_another(tmp_path: Path, first: str, row
         read = pa.Table.from_batches(read_file(LocalStore(), path, fields=wanted, batch_rows=9_000))
 
         assert read.to_pydict() == {f.name: values[f.name].to_pylist() for f in wanted}
+
+
+def test_times_that_nanoseconds_do_not_count_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    orc.write_table(pa.table({"c0": pa.array([-(10**17)], pa.timestamp("us"))}), path)
+
+    with pytest.raises(Unsupported, match=f"1677 to 2262 cannot be read.*path={path}"):
+        list(read_file(LocalStore(), str(path), fields=fields_of("TIMESTAMP(6)")))
+
+
+def test_checked_files_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orc_files, "_KNOWN_MAX", 2)
+    known = _Known()
+    for name in "abc":
+        known.add((name,))
+
+    assert [(name,) in known for name in "abc"] == [False, True, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,13 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakecore.io.files.data_files import read_positions
+from lakecore.errors import CorruptTable, Unsupported
+from lakecore.format.variant import json_of_variants
+from lakecore.io.files import parquet_read
+from lakecore.io.files.data_files import read_file, read_positions
+from lakecore.io.files.file_checks import check_files, unchecked_bytes
+from lakecore.io.files.file_format import Checks
+from lakecore.io.files.parquet_read import _Known, _Pieces, check_chunks
 from lakecore.io.stores.local import LocalStore
+from lakecore.memory import process_budget
 from lakecore.model.types import Field, arrow_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 MEBIBYTE = 1 << 20
 FIELDS = (
@@ -32,6 +39,21 @@ class OpenedFiles(LocalStore):
     def open_input(self, path: str) -> pa.NativeFile:
         self.count += 1
         return super().open_input(path)
+
+
+class CountedReads:
+    """A file in memory, and the reads from it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.reads: list[tuple[int, int]] = []
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, size_bytes: int, start: int) -> bytes:
+        self.reads.append((size_bytes, start))
+        return self._data[start : start + size_bytes]
 
 
 def payload(rows: int, width: int) -> pa.Array:
@@ -186,3 +208,131 @@ def test_row_group_is_not_asked_for_before_the_rows_of_the_last_are_given(tmp_pa
     found = read_positions(LocalStore(), str(path), fields=FIELDS[:1], row_groups=wanted())
 
     assert [(at, asked[-1]) for at, _ in found] == [(10 * index, index) for index in range(6)]
+
+
+def test_checked_files_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_read, "_KNOWN_CHUNKS_MAX", 14)
+    known = _Known()
+    first = known.of(("a",), (2, 3))
+    known.of(("b",), (2, 3))
+    assert known.of(("a",), (2, 3)) is first
+    known.of(("c",), (1, 1))
+    assert [known.find((name,)) is not None for name in "abc"] == [True, False, True]
+    known.of(("d",), (1, 5))
+    assert [known.find((name,)) is not None for name in "acd"] == [False, True, True]
+    known.of(("e",), (100, 1))
+    assert [known.find((name,)) is not None for name in "acde"] == [False, False, False, True]
+
+
+def with_page_checksums(path: Path) -> pq.FileMetaData:
+    table = pa.table({"v": ["a text of many characters", "b"] * 50})
+    pq.write_table(table, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    return pq.read_metadata(path)
+
+
+@pytest.mark.parametrize("header_bytes", [1, 4, 8 << 10])
+def test_pages_are_checked_however_long_their_headers(
+    header_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_read, "_HEADER_BYTES", header_bytes)
+    path = tmp_path / "a.parquet"
+    metadata = with_page_checksums(path)
+    check_chunks(str(path), metadata, [0], [0], Checks.ALWAYS, pages=True)
+
+    data = path.read_bytes()
+    chunk = metadata.row_group(0).column(0)
+    start = chunk.data_page_offset
+    at = data.rindex(b"many", start, start + chunk.total_compressed_size)
+    for damaged, what in (
+        (data[:at] + b"some" + data[at + 4 :], "the checksum of a page"),
+        (data[:start] + b"\xff" * 16 + data[start + 16 :], "the header of a page"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptTable, match=what):
+            check_chunks(str(path), metadata, [0], [0], Checks.ALWAYS, pages=True)
+
+
+def test_file_in_pieces_is_the_file() -> None:
+    data = bytes(range(100))
+    source = CountedReads(data)
+    file = _Pieces(source, [(10, 20), (50, 10)])
+    assert source.reads == [(20, 10), (10, 50)]
+    source.reads.clear()
+
+    for start in (0, 5, 9, 10, 20, 29, 30, 45, 50, 59, 60, 95, 100):
+        for size in (0, 1, 5, 30, 1_000, -1):
+            assert file.seek(start) == start
+            end = 100 if size < 0 else min(100, start + size)
+            assert file.read(size) == data[start:end]
+            assert file.tell() == end
+    source.reads.clear()
+    file.seek(12)
+    assert file.read(18) == data[12:30]
+    assert source.reads == []
+    file.seek(12)
+    assert file.read(20) == data[12:32]
+    assert source.reads == [(2, 30)]
+    source.reads.clear()
+    file.seek(95)
+    assert file.read(1_000) == data[95:]
+    assert source.reads == [(5, 95)]
+    assert (file.seek(-3, 2), file.seek(1, 1), file.read()) == (97, 98, data[98:])
+    assert not file.closed
+    file.close()
+    assert file.closed
+
+
+@pytest.mark.parametrize(("large_bytes", "times"), [(0, 4), (1 << 30, 0)])
+def test_memory_of_large_rows_is_given_back(
+    large_bytes: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, budgets = tmp_path / "a.parquet", list[int]()
+    rows = pa.table({"k": pa.array(range(40), pa.int64()), "v": payload(40, 10)})
+    pq.write_table(rows, path, row_group_size=10)
+    monkeypatch.setattr(parquet_read, "_LARGE_BYTES", large_bytes)
+    monkeypatch.setattr(parquet_read, "release_freed", budgets.append)
+
+    assert read(path, 100)[0] == 40
+    assert len(budgets) >= times
+    assert {*budgets} <= {process_budget().size_bytes}
+    assert bool(budgets) is bool(times)
+
+
+def test_shredded_columns_are_read_whole(tmp_path: Path) -> None:
+    kind = pa.struct(
+        [("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", pa.int32())]
+    )
+    names = bytes([1, 0, 0])
+    values = [
+        {"metadata": names, "value": None, "typed_value": 7},
+        None,
+        {"metadata": names, "value": b"\x04", "typed_value": None},
+    ]
+    path = tmp_path / "a.parquet"
+    lists = pa.array([[value] for value in values], pa.list_(kind))
+    pq.write_table(pa.table({"v": pa.array(values, kind), "l": lists, "n": [1, 2, 3]}), path)
+
+    def batches(*types: tuple[str, str]) -> list[pa.RecordBatch]:
+        fields = [
+            Field(id=at, name=name, type=parse_type(kind)) for at, (name, kind) in enumerate(types)
+        ]
+        return list(read_file(LocalStore(), str(path), fields=fields))
+
+    (batch,) = batches(("n", "BIGINT"), ("v", "VARIANT"))
+    assert batch["n"].to_pylist() == [1, 2, 3]
+    assert json_of_variants(batch["v"]).to_pylist() == ["7", None, "true"]
+    with pytest.raises(Unsupported, match=r"shredded VARIANT is not read within.*column=l"):
+        batches(("l", "ARRAY<VARIANT>"))
+
+
+def test_bytes_to_check_are_those_of_files_not_yet_checked(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    for path in paths:
+        with_page_checksums(Path(path))
+    store, size_bytes = LocalStore(), Path(paths[0]).stat().st_size
+
+    assert unchecked_bytes(store, paths, ["v"], Checks.NEVER) == 0
+    assert unchecked_bytes(store, paths, ["v"], Checks.ONCE) == 2 * size_bytes
+    check_files(store, paths[:1], ["v"], Checks.ONCE)
+    assert unchecked_bytes(store, paths, ["v"], Checks.ONCE) == size_bytes
+    assert unchecked_bytes(store, paths, ["v", "w"], Checks.ONCE) == 2 * size_bytes

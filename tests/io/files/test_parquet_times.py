@@ -126,3 +126,10 @@ def test_files_of_lakecore_are_read_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("lakecore.io.files.parquet_read.check_times", None)
 
     assert pa.Table.from_batches(read_file(store, PATH, fields=wanted)) == rows
+
+
+def test_nulls_alone_are_not_far() -> None:
+    store = stored(pa.table({"t": times([None, None, None, TIMES[0]])}))
+    read = pa.Table.from_batches(read_file(store, PATH, fields=[field("TIMESTAMP(9)")]))
+
+    assert read["t"].null_count == 3
