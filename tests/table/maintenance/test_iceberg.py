@@ -304,6 +304,34 @@ def test_number_that_another_commit_took_is_published_again(tmp_path: Path) -> N
     assert rows_shown(table) == 4
 
 
+def test_damaged_document_of_the_next_snapshot_is_replaced(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    put(table, 1)
+    (directory(table) / "v2.metadata.json").write_text("{")
+    put(table, 2, 3)
+
+    assert [each["snapshot-id"] for each in document(table)["snapshots"]] == [1, 2]
+    assert rows_shown(table) == 3
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_manifest_of_other_files_stays_as_it_is(number: int, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    put(table, 1)
+    put(table, 2)
+
+    def manifests_of_latest() -> list[str]:
+        name = Path(document(table)["snapshots"][-1]["manifest-list"]).name
+        lines = manifests.decode_list((directory(table) / name).read_bytes(), "")
+        return [line["manifest_path"] for line in lines]
+
+    before = manifests_of_latest()
+    table.delete(f"id = {number}")
+    after = manifests_of_latest()
+    assert rows_shown(table) == 1
+    assert len(set(before) & set(after)) == 1
+
+
 @pytest.mark.parametrize(
     ("asked", "written"),
     [(None, "snappy"), ("deflate", "deflate"), ("zstd", "zstandard"), ("none", "null")],
@@ -359,6 +387,22 @@ def test_old_files_are_deleted_and_all_named_files_are_there(tmp_path: Path) -> 
 
     assert len(versions) == 2
     assert {path.name for path in directory(table).iterdir()} == named
+
+
+def test_list_that_is_gone_does_not_end_the_clean_up(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        put(table, number)
+    lists = [Path(each["manifest-list"]) for each in document(table)["snapshots"]]
+    lists[0].unlink()
+    for least in (3, 2):
+        table.expire_snapshots(retain_max=least, retain_min=1)
+        put(table, 10 + least)
+
+    assert [each["snapshot-id"] for each in document(table)["snapshots"]] == [3, 4, 5]
+    put(table, 20)
+    assert [path.exists() for path in lists] == [False, False, True]
+    assert rows_shown(table) == 6
 
 
 def test_previous_versions_are_kept_as_asked(tmp_path: Path) -> None:
