@@ -242,3 +242,22 @@ def test_crash_while_changelogs_are_kept_loses_none(producer: str) -> None:
 
         assert changed(again.changes(0)) == "+I 1 v0 | +I 1 v1 | +I 1 v2"
         assert kept(again) == (1, 2)
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_snapshot_that_a_rollback_brought_back_keeps_its_files(producer: str) -> None:
+    table = long_lived(commits=3, producer=producer)
+    table.create_tag("good", 3)
+    put(table, "0 later")
+    table.rollback_to(tag="good")
+    table.delete_tag("good")
+    again = reopened(table)
+    assert (again.context.history.snapshot_ids(), kept(again)) == ((3,), (1, 2, 3))
+
+    again.expire_changelogs(delete_all=True)
+    assert kept(reopened(table)) == ()
+    assert held(reopened(table)) == "0 v2 | 1 v1"
+    ((number, frame),) = reopened(table).stream(3, "latest")
+    assert (number, changed(frame)) == (3, "+I 0 v2")
+    files = [name for name in names(table) if "bucket-0/changelog-" in name]
+    assert len(files) == (1 if producer == "input" else 0)
