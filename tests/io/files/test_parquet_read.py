@@ -220,8 +220,10 @@ def test_checked_files_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatc
     assert [known.find((name,)) is not None for name in "abc"] == [True, False, True]
     known.of(("d",), (1, 5))
     assert [known.find((name,)) is not None for name in "acd"] == [False, True, True]
-    known.of(("e",), (100, 1))
-    assert [known.find((name,)) is not None for name in "acde"] == [False, False, False, True]
+    known.of(("e",), (1, 5))
+    assert [known.find((name,)) is not None for name in "cde"] == [True, True, True]
+    known.of(("f",), (100, 1))
+    assert [known.find((name,)) is not None for name in "cdef"] == [False, False, False, True]
 
 
 def with_page_checksums(path: Path) -> pq.FileMetaData:

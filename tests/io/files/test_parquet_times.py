@@ -129,7 +129,7 @@ def test_files_of_lakecore_are_read_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_nulls_alone_are_not_far() -> None:
-    store = stored(pa.table({"t": times([None, None, None, TIMES[0]])}))
+    store = stored(pa.table({"t": times([None] * 4)}))
     read = pa.Table.from_batches(read_file(store, PATH, fields=[field("TIMESTAMP(9)")]))
 
-    assert read["t"].null_count == 3
+    assert read["t"].null_count == 4
