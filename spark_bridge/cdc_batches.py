@@ -95,7 +95,7 @@ def run_job(df: DataFrame, task: CdcTask) -> list[WrittenTargets]:
 
     with settings(spark, transfer(spark, df.schema)):
         found = answers(spark, name, rows, task.writers, or_none=True)
-    return cast("list[WrittenTargets]", found)
+    return cast("list[WrittenTargets]", found.outcomes)
 
 
 # --- cdc targets ---------------------------------------------------------------------------------

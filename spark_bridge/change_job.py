@@ -37,7 +37,7 @@ from lakecore.distributed import (
 )
 from spark_bridge.change_tasks import Change, ChangeOutcome, ChangeTask, group_function
 from spark_bridge.failures import DATA_ERRORS
-from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
+from spark_bridge.job_commit import JobFiles, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import is_postponed
 from spark_bridge.spread import answers, map_units
 from spark_bridge.task import INITIAL_BUCKETS, packed
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class Parts(Protocol):
     """Runs a verb once, from the newest snapshot."""
 
-    def __call__(self) -> tuple[Sequence[Changed], str | None]:
-        """The changed parts, and the job that wrote their files; None if the driver wrote them."""
+    def __call__(self) -> tuple[Sequence[Changed], JobFiles | None]:
+        """The changed parts, and the files of the job; None if the driver wrote them."""
 
 
 def statement(spark: SparkSession, context: TableContext) -> TableContext:
@@ -70,30 +70,30 @@ def committed_once(
     if done is not None:
         return done
     for left in reversed(range(attempts)):
-        changed, job = parts()
+        changed, files = parts()
         try:
             result = commit_changes(context, verb, changed, by)
         except CommitConflict:
-            _clean(context, job)
+            _clean(context, files)
             if not left:
                 raise
             continue
         except DATA_ERRORS:
-            _clean(context, job)
+            _clean(context, files)
             raise
-        if job is not None:
+        if files is not None:
             messages = [message for each in changed for message in each.messages]
             if result.facts.get("already_committed"):
-                _clean(context, job)
+                _clean(context, files)
             else:
-                remove_leftovers(context, job, messages)
+                remove_leftovers(context, files.job, messages, lost=files.lost)
         return result
     raise AssertionError("there is at least one attempt")
 
 
-def _clean(context: TableContext, job: str | None) -> None:
-    if job is not None:
-        remove_files_of_job(context, job)
+def _clean(context: TableContext, files: JobFiles | None) -> None:
+    if files is not None:
+        remove_files_of_job(context, files.job)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class ChangeJob:
         task: ChangeTask,
         rows: Callable[[], DataFrame],
         count: int,
-    ) -> Sequence[ChangeOutcome]:
+    ) -> tuple[Sequence[ChangeOutcome], JobFiles]:
         """The outcomes of the parts, in order. After a failure, removes all files and raises it.
 
         For `rows` and `count`, see `answers`.
@@ -153,17 +153,17 @@ class ChangeJob:
         name = f"lakecore: {self.verb} {self.context.identifier}, {count} parts"
         try:
             found = answers(self.spark, name, rows, count)
-            outcomes = cast("list[ChangeOutcome]", found)
+            outcomes = cast("list[ChangeOutcome]", found.outcomes)
             self._refuse(outcomes)
         except BaseException:
             # Nothing is committed yet.
             remove_files_of_job(self.context, task.job)
             raise
-        return outcomes
+        return outcomes, JobFiles(task.job, found.lost)
 
     def by_group(
         self, task: ChangeTask, groups: Sequence[tuple[Split, ...]], source: pa.Table | None = None
-    ) -> Sequence[ChangeOutcome]:
+    ) -> tuple[Sequence[ChangeOutcome], JobFiles]:
         """The outcomes of tasks that change one group each; `source` is for a merge."""
         units, function = [pickle.dumps(group) for group in groups], group_function(task, source)
         return self.run(task, lambda: map_units(self.spark, units, function), len(units))

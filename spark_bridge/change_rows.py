@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakecore import CommitResult, Table
+    from spark_bridge.job_commit import JobFiles
 
 
 @named_arguments
@@ -77,7 +78,7 @@ def delete(  # noqa: PLR0913  the public verb
     check_no_column(where=where)
     by = author(context, commit_user, identifier)
 
-    def parts() -> tuple[Sequence[Changed], str | None]:
+    def parts() -> tuple[Sequence[Changed], JobFiles | None]:
         source, condition = deletion(context, where)
         splits = source.plan(condition.predicate).splits
         job = ChangeJob(
@@ -115,7 +116,7 @@ def update(  # noqa: PLR0913  the public verb
     check_no_column(where=where, **{str(name): value for name, value in values.items()})
     by = author(context, commit_user, identifier)
 
-    def parts() -> tuple[Sequence[Changed], str | None]:
+    def parts() -> tuple[Sequence[Changed], JobFiles | None]:
         source, assignment = assigning(context, values, where)
         condition = assignment.condition
         splits = source.plan(None if condition is None else condition.predicate).splits
@@ -149,12 +150,12 @@ def _changed(
     change: Condition | Assignment,
     spread: bool | None,  # noqa: FBT001  passed through
     here: Callable[[], Changed],
-) -> tuple[Sequence[Changed], str | None]:
+) -> tuple[Sequence[Changed], JobFiles | None]:
     """The changes of all splits, made by tasks or by this process."""
     groups = groups_of(job.context, splits, parallelism(job.spark))
     by_size = size_of(splits) > SPREAD_BYTES and len(groups) > 1
     if not groups or not (by_size if spread is None else spread):
         return [here()], None
     task = job.task(source, change)
-    outcomes = job.by_group(task, groups)
-    return [outcome.changed for outcome in outcomes if outcome.changed], task.job
+    outcomes, files = job.by_group(task, groups)
+    return [outcome.changed for outcome in outcomes if outcome.changed], files

@@ -82,7 +82,7 @@ class SparkRunner:
         groups = packed([_size(work) for work in works], self.cores)
         task = CompactTask(table=describe(context), job=job, memory_bytes=self.memory_bytes)
         try:
-            outcomes = self._collected(context, task, works, groups)
+            outcomes, lost = self._collected(context, task, works, groups)
         except BaseException:
             remove_files_of_job(context, job)
             raise
@@ -98,7 +98,8 @@ class SparkRunner:
             tally.rows(work.row_count)
             tally.bucket()
         buckets = [(work.partition, work.bucket) for work in works]
-        remove_leftovers(context, job, messages, buckets)
+        failing = any(isinstance(outcome, LakecoreError) for outcome in outcomes)
+        remove_leftovers(context, job, messages, buckets, lost=lost or failing)
         if failure is not None:
             raise failure
         return failed
@@ -109,8 +110,8 @@ class SparkRunner:
         task: CompactTask,
         works: Sequence[Work],
         groups: Sequence[Sequence[int]],
-    ) -> Sequence[CommitMessage | LakecoreError]:
-        """The outcome of each item, in order."""
+    ) -> tuple[Sequence[CommitMessage | LakecoreError], bool]:
+        """The outcome of each item, in order, and whether attempts may be lost."""
         sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
         size_mb = sum(map(_size, works)) >> 20
         name = f"lakecore: compact {context.identifier}, {len(works)} buckets, {size_mb} MiB"
@@ -119,7 +120,7 @@ class SparkRunner:
         found = answers(
             self.spark, name, lambda: map_units(self.spark, sealed, function), len(works)
         )
-        return cast("list[CommitMessage | LakecoreError]", found)
+        return cast("list[CommitMessage | LakecoreError]", found.outcomes), found.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +185,8 @@ class SparkMeasure:
         name = f"lakecore: analyze {source.context.identifier}, {len(tasks)} parts"
         parts = [(seal(task), [ColumnSketch(each) for each in fields]) for task in tasks]
         rows = 0
-        for count, found in spread(self.spark, name, parts, partial(_measured, seal(job))):
+        answered, _ = spread(self.spark, name, parts, partial(_measured, seal(job)))
+        for count, found in answered:
             rows += count
             for sketch, other in zip(sketches, found, strict=True):
                 sketch.merge(other)
@@ -235,12 +237,12 @@ class SparkRescale:
         name = f"lakecore: rescale {context.identifier}, {len(parts)} parts, {sum(sizes) >> 20} MiB"
         work = partial(_rescaled, describe(context), job, self.memory_bytes)
         try:
-            found = spread(self.spark, name, groups, work)
+            found, lost = spread(self.spark, name, groups, work)
         except BaseException:
             remove_files_of_job(context, job)
             raise
         messages = [message for group in found for message in group]
-        remove_leftovers(context, job, messages)
+        remove_leftovers(context, job, messages, lost=lost)
         return messages
 
 

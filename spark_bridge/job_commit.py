@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     from spark_bridge.task import TaskOutcome
 
 
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The files of a Spark job, by the id of the job; `lost`: see `Answers`."""
+
+    job: str
+    lost: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """How to commit the messages: append or overwrite, and the commit user.
@@ -126,8 +134,9 @@ def _owned(context: TableContext, message: CommitMessage, assigners: int) -> tup
 # --- job files -----------------------------------------------------------------------------------
 # Removal of the files that lost attempts of a job (retried, run twice, killed) have left.
 #
-# After a commit, the directories of the written buckets are searched for files of the job that are
-# in no message; after a failed job, all directories.
+# After a commit, if an attempt may have been lost (`spread.attempts_lost`), the directories of the
+# written buckets are searched for files of the job that are in no message; after a failed job, all
+# directories.
 #
 # INVARIANT: only files of this job are removed, never a committed file, and none if it is not
 # certain whether the commit happened. No message names the managed files of BLOB values, to which
@@ -141,11 +150,16 @@ def remove_leftovers(
     job: str,
     messages: Sequence[CommitMessage],
     buckets: Iterable[tuple[bytes, int]] = (),
+    *,
+    lost: bool = True,
 ) -> int:
     """Remove the files of lost attempts from the written buckets. Returns their number.
 
-    `buckets`: more buckets that lost attempts may have written, by partition and number.
+    `buckets`: more buckets that lost attempts may have written, by partition and number. `lost`: if
+    False, no attempt was lost, and nothing is listed.
     """
+    if not lost:
+        return 0
     kept = {name for message in messages for name in _names(message)}
     layout = context.layout
     written = {(message.partition, message.bucket) for message in messages}

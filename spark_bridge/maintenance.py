@@ -84,7 +84,8 @@ class SparkFiles:
         found: list[Sequence[FileStatus]] = []
         for some in _chunks(directories, _AT_ONCE):
             name = f"lakecore: list {self.identifier}, {len(some)} directories"
-            for part in spread(self.spark, name, self._parts(some), partial(_listed, store)):
+            parts, _ = spread(self.spark, name, self._parts(some), partial(_listed, store))
+            for part in parts:
                 found += part
         return found
 

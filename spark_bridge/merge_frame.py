@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore import CommitResult, Table
+    from spark_bridge.job_commit import JobFiles
 
 
 # --- merge routing -------------------------------------------------------------------------------
@@ -356,14 +357,14 @@ class _SparkMerge:
         df = with_types_of(cast("DataFrame", source), context)
         context = statement(self.spark, context)
 
-        def parts() -> tuple[Sequence[Changed], str | None]:
+        def parts() -> tuple[Sequence[Changed], JobFiles | None]:
             return self._parts(context, df, request)
 
         return committed_once(context, Verb.MERGE, by, parts, self.attempts)
 
     def _parts(
         self, context: TableContext, df: DataFrame, asked: MergeRequest
-    ) -> tuple[Sequence[Changed], str | None]:
+    ) -> tuple[Sequence[Changed], JobFiles | None]:
         schema = spark_arrow_schema(df.schema)
         target, request = merging(context, asked)
         plan = source_plan(context, schema.empty_table(), request)
@@ -413,7 +414,7 @@ class _SparkMerge:
         request: MergeRequest,
         owners: MergeOwners,
         groups: Sequence[tuple[Split, ...]],
-    ) -> tuple[Sequence[Changed], str]:
+    ) -> tuple[Sequence[Changed], JobFiles]:
         """Shuffle the source rows to the tasks that own the buckets, and merge there."""
         count = len(groups)
         schema = spark_arrow_schema(df.schema)
@@ -432,8 +433,8 @@ class _SparkMerge:
             return routed.mapInArrow(owner_function(task), OUTCOME_SCHEMA)
 
         with settings(self.spark, transfer(self.spark, df.schema)):
-            outcomes = job.run(task, rows, count)
-        return [outcome.changed for outcome in outcomes if outcome.changed], task.job
+            outcomes, files = job.run(task, rows, count)
+        return [outcome.changed for outcome in outcomes if outcome.changed], files
 
     def _by_split(
         self,
@@ -442,7 +443,7 @@ class _SparkMerge:
         target: TableSource,
         request: MergeRequest,
         plan: MergePlan,
-    ) -> tuple[Sequence[Changed], str | None]:
+    ) -> tuple[Sequence[Changed], JobFiles | None]:
         """Send the source to the tasks of all splits; the driver inserts the unmatched rows."""
         context = job.context
         inserts = bool(plan.steps[Match.NOT_MATCHED])
@@ -452,14 +453,14 @@ class _SparkMerge:
         if not fits or not groups or (keyed and inserts):
             return [merged(context, target, rows, request).changed], None
         task = job.task(target, request)
-        outcomes = job.by_group(task, groups, rows)
+        outcomes, files = job.by_group(task, groups, rows)
         changed = [outcome.changed for outcome in outcomes if outcome.changed]
         if inserts:
             flags = [each.found for each in outcomes if each.found is not None]
             assert len(flags) == len(groups), "a source that was sent is merged as one part"
             found = reduce(np.logical_or, flags)
             changed.append(inserted(context, target, rows, request, found))
-        return changed, task.job
+        return changed, files
 
 
 def _estimate(df: DataFrame) -> int | None:

@@ -13,11 +13,13 @@ import logging
 import pickle
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from lakecore import InvalidRequest
+from lakecore.distributed import SYSTEM
 from spark_bridge.failures import raised_as_own, raised_in_task
 from spark_bridge.settings import context_of, described, settings
 from spark_bridge.worker import Batches, acknowledge, set_aside
@@ -25,14 +27,25 @@ from spark_bridge.worker import Batches, acknowledge, set_aside
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import StatusTracker
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from lakecore.distributed import TableContext
 
 Part = TypeVar("Part")
 Outcome = TypeVar("Outcome")
-OUTCOME_SCHEMA = "number int, outcome binary"
+OUTCOME_SCHEMA = "number int, outcome binary, stage int, attempt int"
+
+
+class Answers(NamedTuple):
+    """The outcomes of the parts of a job, in order.
+
+    `lost`: whether another attempt of a task may have left files that no outcome names.
+    """
+
+    outcomes: list[object]
+    lost: bool
 
 
 def answers(
@@ -42,16 +55,17 @@ def answers(
     count: int,
     *,
     or_none: bool = False,
-) -> list[object]:
+) -> Answers:
     """The outcomes of parts 0 to `count` - 1, in order; `name` describes the job.
 
     `rows`: makes the frame of outcomes (`answer`). `or_none`: a job without rows may return no
     outcome, because its parts have nothing to do. Raises InvalidRequest if parts are missing, and
     the error of lakecore that made a task fail.
     """
-    found = dict(all_answers(spark, name, rows))
+    numbers, answered = _collected(spark, name, rows)
+    found = dict(zip(numbers, answered.outcomes, strict=True))
     if or_none and not found:
-        return []
+        return answered
     missing = [number for number in range(count) if number not in found]
     if missing:
         raise InvalidRequest(
@@ -61,31 +75,41 @@ def answers(
             parts=count,
             missing=missing[:10],
         )
-    return [found[number] for number in range(count)]
+    return answered._replace(outcomes=[found[number] for number in range(count)])
 
 
-def all_answers(
+def all_answers(spark: SparkSession, name: str, rows: Callable[[], DataFrame]) -> Answers:
+    """The outcomes of the tasks that had rows, in order of their numbers."""
+    return _collected(spark, name, rows)[1]
+
+
+def _collected(
     spark: SparkSession, name: str, rows: Callable[[], DataFrame]
-) -> list[tuple[int, object]]:
-    """The numbers and outcomes of the tasks that had rows, in order of the numbers."""
+) -> tuple[list[int], Answers]:
     with raised_as_own(), described(spark, name):
-        found = rows().collect()
-    outcomes = [(row.number, pickle.loads(bytes(row.outcome))) for row in found]  # noqa: S301  of our tasks
-    return sorted(outcomes, key=itemgetter(0))
+        found = sorted(rows().collect(), key=itemgetter(0))
+    outcomes = [pickle.loads(bytes(row.outcome)) for row in found]  # noqa: S301  of our tasks
+    return [row.number for row in found], Answers(outcomes, attempts_lost(spark, found))
 
 
 def answer(number: int, outcome: object) -> pa.RecordBatch:
     """The outcome of a part, as a row of `OUTCOME_SCHEMA`."""
-    arrays = [pa.array([number], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, names=["number", "outcome"])
+    task = TaskContext.get()
+    stage, attempt = (task.stageId(), task.attemptNumber()) if task else (0, 0)
+    numbers = [pa.array([each], pa.int32()) for each in (number, stage, attempt)]
+    content = pa.array([pickle.dumps(outcome)], pa.binary())
+    return pa.RecordBatch.from_arrays(
+        [numbers[0], content, *numbers[1:]], names=["number", "outcome", "stage", "attempt"]
+    )
 
 
 def spread(
     spark: SparkSession, name: str, parts: Sequence[Part], work: Callable[[Part], Outcome]
-) -> list[Outcome]:
+) -> tuple[list[Outcome], bool]:
     """Compute the outcome of each part in its own task. `name` describes the job.
 
-    A task may run twice. Raises the error of lakecore that made a task fail.
+    A task may run twice; the second result is `Answers.lost`. Raises the error of lakecore that
+    made a task fail.
     """
 
     def one(number: int, part: Part) -> Iterable[tuple[int, object]]:
@@ -93,6 +117,39 @@ def spread(
 
     units, function = [pickle.dumps(part) for part in parts], unit_function(one)
     return answers(spark, name, lambda: map_units(spark, units, function), len(units))  # type: ignore[return-value]
+
+
+# --- attempts -------------------------------------------------------------------------------------
+# Whether an attempt of a task may have been lost, after it has written files.
+#
+# A task that runs again has a number above 0. But if shuffled rows could not be fetched, Spark runs
+# the rest of the stage again, in which the tasks count from 0: only Spark's own record of the stage
+# shows that. The record may be a moment behind; until it has all tasks, it proves nothing.
+
+_LOOKS = 40
+_SECONDS_BETWEEN = 0.025
+
+
+def attempts_lost(spark: SparkSession, answered: Sequence[Row]) -> bool:
+    """Whether tasks other than those that answered may have run; True if that is unknown."""
+    context = context_of(spark)
+    if context is None or spark.conf.get("spark.speculation", "false") == "true":
+        return True
+    if any(row.attempt for row in answered):
+        return True
+    tracker = context.statusTracker()
+    return not all(_ran_once(tracker, stage) for stage in {row.stage for row in answered})
+
+
+def _ran_once(tracker: StatusTracker, stage: int) -> bool:
+    for _ in range(_LOOKS):
+        info = tracker.getStageInfo(stage)
+        if info is not None and (info.currentAttemptId or info.numFailedTasks):
+            return False
+        if info is not None and info.numCompletedTasks == info.numTasks:
+            return True
+        SYSTEM.sleep(_SECONDS_BETWEEN)
+    return False
 
 
 # --- units ----------------------------------------------------------------------------------------

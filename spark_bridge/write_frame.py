@@ -207,7 +207,7 @@ def write_as(  # noqa: PLR0913  what `write` takes
     )
     by_group = by == "group" and owner.routing is not Routing.NONE
     try:
-        outcomes = _run(df, task, owner, by_group=by_group)
+        outcomes, lost = _run(df, task, owner, by_group=by_group)
     except BaseException:
         # No message has reached the driver, so no snapshot can contain files of this job.
         remove_files_of_job(context, task.job)
@@ -222,7 +222,7 @@ def write_as(  # noqa: PLR0913  what `write` takes
         leftovers = remove_files_of_job(context, task.job)
     else:
         messages = [message for outcome in outcomes for message in outcome.messages]
-        leftovers = remove_leftovers(context, task.job, messages)
+        leftovers = remove_leftovers(context, task.job, messages, lost=lost)
     if not how.overwrite and result.rows and hides_level_0(context.schema, context.options):
         warn(
             f"reads of {context.identifier} leave out the rows until they are compacted: "
@@ -308,8 +308,8 @@ def _done_before(context: TableContext, by: Author) -> WriteResult | None:
 
 def _run(
     df: DataFrame, task: WriteTask, owner: Owner, *, by_group: bool
-) -> tuple[TaskOutcome, ...]:
-    """Run the Spark action. Returns the outcome of each task."""
+) -> tuple[tuple[TaskOutcome, ...], bool]:
+    """Run the Spark action. Returns the outcome of each task, and whether attempts may be lost."""
     spark = df.sparkSession
     wanted = {**transfer(spark, df.schema), **(GROUPS if by_group else {})}
     if owner.routing is Routing.REBALANCE and not by_group:
@@ -331,10 +331,10 @@ def _run(
     with settings(spark, wanted):
         if by_group or owner.number is None:
             # Spark decides how many tasks there are.
-            found = [outcome for _, outcome in all_answers(spark, name, outcomes)]
+            found = all_answers(spark, name, outcomes)
         else:
             found = answers(spark, name, outcomes, owner.tasks, or_none=True)
-    return tuple(cast("list[TaskOutcome]", found))
+    return tuple(cast("list[TaskOutcome]", found.outcomes)), found.lost
 
 
 def _numbers(df: DataFrame) -> list[Column]:

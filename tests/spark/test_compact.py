@@ -187,7 +187,7 @@ class _Here(SparkRunner):
 
     def _collected(
         self, context: Any, task: Any, works: Sequence[Any], groups: Sequence[Sequence[int]]
-    ) -> list[Any]:
+    ) -> tuple[list[Any], bool]:
         del context
         sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
         units = pa.record_batch({"number": range(len(sealed)), "unit": sealed})
@@ -195,7 +195,7 @@ class _Here(SparkRunner):
         batches = list(compact_function(task)(iter([units])))
         rows = [row for batch in batches for row in batch.to_pylist()]
         rows.sort(key=lambda row: row["number"])
-        return [pickle.loads(row["outcome"]) for row in rows]
+        return [pickle.loads(row["outcome"]) for row in rows], False
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])

@@ -1,21 +1,28 @@
-"""Every row once, whatever dies; and nothing of what died is left."""
+"""Every row once, whatever dies; and nothing of what died is left, or is looked for in vain."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
 import spark_bridge
+from lakecore.io.stores.local import LocalStore
 from spark_bridge import write_frame
+from spark_bridge.task import partition_function
+from tests.spark.cluster import fail, failing, once
 from tests.spark.conftest import answer_of
 from tests.spark.frames import files_of, frame, held, live_files_of, table_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    import lakecore as lc
+    from spark_bridge.task import WriteTask
 
 ROWS = pl.DataFrame(
     [(i, f"v{i % 3}", i % 11) for i in range(500)],
@@ -104,7 +111,8 @@ def test_driver_that_dies_after_the_commit_does_not_write_again(
 ) -> None:
     table = table_at(tmp_path / "t", bucket="2")
 
-    def die(*_: object) -> None:
+    def die(*_: object, lost: bool) -> None:
+        del lost
         raise _Died
 
     with monkeypatch.context() as patch:
@@ -131,3 +139,86 @@ def test_commit_that_another_driver_made_meanwhile_is_not_made_again(
     assert (first.already_committed, second.already_committed) == (False, True)
     assert second.snapshot_ids == first.snapshot_ids
     assert files_of(table) == live_files_of(table)
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The bucket directories that this process lists."""
+    found: list[str] = []
+    listing = LocalStore.list
+
+    def watched(self: LocalStore, directory: str) -> Any:
+        if "bucket-" in directory:
+            found.append(directory)
+        return listing(self, directory)
+
+    monkeypatch.setattr(LocalStore, "list", watched)
+    return found
+
+
+def merge(spark: SparkSession, table: lc.Table) -> None:
+    merging = spark_bridge.merge(spark, table, frame(spark, ROWS), ["id"], spread=True)
+    merging.when_matched_update_all().execute()
+
+
+VERBS: dict[str, Callable[[Any, Any], object]] = {
+    "write": lambda spark, table: spark_bridge.write(frame(spark, ROWS), table),
+    "write by group": lambda spark, table: spark_bridge.write(
+        frame(spark, ROWS), table, by="group"
+    ),
+    "delete": lambda spark, table: spark_bridge.delete(spark, table, "n = 3", spread=True),
+    "merge": merge,
+    "compact": lambda spark, table: spark_bridge.compact(spark, table, full=True),
+    "rescale": lambda spark, table: spark_bridge.rescale(spark, table, bucket_num=8, spread=True),
+}
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_no_bucket_is_listed_if_every_task_ran_once(
+    spark: SparkSession, tmp_path: Path, listed: list[str], verb: str
+) -> None:
+    table = table_at(tmp_path / "t", bucket="4", write_only="true")
+    for _ in range(2):
+        table.write(ROWS)
+    VERBS[verb](spark, table)
+
+    assert listed == []
+    assert table.inspect.snapshots().height >= 3
+    assert live_files_of(table) <= files_of(table)
+
+
+def test_buckets_are_listed_if_a_task_ran_again(
+    spark: SparkSession, tmp_path: Path, listed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path / "t", bucket="2")
+    monkeypatch.setattr(write_frame, "partition_function", failing(fail, str(tmp_path / "mark")))
+    result = spark_bridge.write(frame(spark, ROWS), table)
+
+    assert (len(listed), result.leftovers) == (2, 1)
+    assert files_of(table) == live_files_of(table)
+
+
+def test_buckets_are_listed_if_a_stage_ran_again(
+    spark: SparkSession, tmp_path: Path, listed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path / "t", bucket="8")
+    home, mark = str(spark.conf.get("spark.local.dir")), str(tmp_path / "mark")
+
+    def losing(task: WriteTask) -> Callable[[Any], Any]:
+        """In place of `partition_function`: the first task loses the rows that Spark shuffled."""
+        write = partition_function(task)
+
+        def write_and_lose(batches: Any) -> Any:
+            yield from write(batches)
+            if once(mark):
+                for file in Path(home).rglob("shuffle_*"):
+                    file.unlink(missing_ok=True)
+
+        return write_and_lose
+
+    monkeypatch.setattr(write_frame, "partition_function", losing)
+    result = spark_bridge.write(frame(spark, ROWS), table)
+
+    assert {task.attempt for task in result.tasks} == {0}, "Spark counts from 0 again"
+    assert len(listed) == 8
+    assert held(table) == sorted(ROWS.rows(), key=repr)
