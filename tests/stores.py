@@ -20,7 +20,8 @@ from moto.moto_server.werkzeug_app import (
 from moto.s3.models import s3_backends
 from werkzeug.serving import make_server
 
-from lakecore.testing.stores import FailingStore, StoreFailure, files_below
+from lakecore.errors import StorageError
+from lakecore.testing.stores import FailingStore, StoreFailure, WatchedStore, files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FailingStore",
+    "FullStore",
     "MeddledStore",
     "ReadCounter",
     "RequestCounter",
@@ -107,6 +109,23 @@ class RequestCounter(FailingStore):
     def delete(self, path: str) -> None:
         self.requests["DELETE"] += 1
         super().delete(path)
+
+
+class FullStore(WatchedStore):
+    """Has no space for files whose path has a text, after so many of them."""
+
+    def __init__(self, inner: Store, text: str, count: int) -> None:
+        super().__init__(inner)
+        self.text = text
+        self.left = count
+
+    @contextmanager
+    def call(self, name: str, path: str) -> Iterator[None]:
+        if name in {"put", "put_if_absent", "open_output"} and self.text in path:
+            self.left -= 1
+            if self.left < 0:
+                raise StorageError("no space left", path=path)
+        yield
 
 
 class MeddledStore(FailingStore):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lakecore as lc
-from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, Unsupported
+from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, StorageError, Unsupported
 from lakecore.format.index_files import encode_vectors
 from lakecore.format.layout import Layout
 from lakecore.model.evolution import evolve
@@ -20,7 +20,7 @@ from lakecore.model.schema_change import SchemaChange
 from lakecore.model.types import parse_type
 from lakecore.table.compactions.pack_files import plan_row_ranges
 from lakecore.table.publication import write_schema
-from tests.stores import MeddledStore
+from tests.stores import FullStore, MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -749,3 +749,26 @@ def test_file_that_is_large_enough_parts_the_files_of_adjacent_rows() -> None:
     assert packed(101, 10, 10, 101) == [[1, 2]]
     assert packed(60, 60, 10, 10) == [[0, 1], [2, 3]]
     assert [len(each) for each in packed(10, 60, 60, at=(0, 1, 1))] == [2]
+
+
+def test_index_files_go_if_those_of_another_partition_cannot_be_written() -> None:
+    table = new_table(
+        DAYS,
+        keys=(),
+        partitions=("day",),
+        deletion_vectors__enabled="true",
+        write_only="true",
+        target_file_size="2 kb",
+    )
+    # The first files are large enough, so their marks stay.
+    put(table, " | ".join(f"{day} {37 * number}" for day in "ab" for number in range(1000)))
+    for number in range(6):
+        put(table, f"a {number} | a {number + 10} | b {number} | b {number + 10}")
+    table.delete("id IN (3, 370)")
+    before = in_directory(table, "index")
+    full = FullStore(table.context.store, "/index/", 1)
+
+    with pytest.raises(StorageError, match="no space left"):
+        reopened(table, store=full).copy({"write-only": "false"}).compact()
+    assert full.left == -1
+    assert in_directory(table, "index") == before

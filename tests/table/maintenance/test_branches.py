@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import polars as pl
 import pytest
@@ -20,6 +21,7 @@ from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.snapshot import Branch
 from lakecore.table.handle import load_table
+from lakecore.table.maintenance.branches import branch_times
 from property_tests.profile import calls_of
 from tests.stores import FailingStore, StoreFailure, files_below
 from tests.tables import PATH, held, in_directory, new_table, put, reopened, rows, with_options
@@ -27,6 +29,7 @@ from tests.tables import PATH, held, in_directory, new_table, put, reopened, row
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakecore.io.stores.store import FileStatus
     from lakecore.table.handle import Table
 
 
@@ -366,3 +369,25 @@ def test_rows_of_a_branch_show_its_name() -> None:
 
     assert table.branch("b").scan().collect().equals(pl.DataFrame(table.branch("b").to_arrow()))
     assert table.branch("b").context.layout.branch == "b"
+
+
+def test_time_of_a_branch_is_that_of_its_directory_or_of_its_newest_schema() -> None:
+    class Listing(FailingStore):
+        times: ClassVar[dict[str, int]] = {}
+
+        def list(self, directory: str) -> tuple[FileStatus, ...]:
+            found = super().list(directory)
+            return tuple(
+                replace(each, modified_ms=self.times.get(each.path.rpartition("/")[2]))
+                for each in found
+            )
+
+    table = new_table()
+    for name in ("a", "b"):
+        table.create_branch(name)
+        table.context.ambient.sleep(60)
+    made = {name: table.branch(name).schema.time_ms for name in ("a", "b")}
+    Listing.times = {"branch-b": 5}
+    listed = reopened(table, store=Listing(table.context.store))
+
+    assert branch_times(listed.context) == (("a", made["a"]), ("b", 5))

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
+from lakecore.errors import CommitConflict, InvalidRequest, StorageError, Unsupported
 from lakecore.model.snapshot import CommitResult
 from lakecore.plan.row_changes import Verb
 from lakecore.table.verbs.merge_files import (
@@ -25,8 +25,8 @@ from lakecore.table.verbs.merge_plan import Match
 from lakecore.table.verbs.row_writer import commit_changes
 from lakecore.table.writes.batch_write import author
 from tests.reading import ReadingStore, rows_written
-from tests.stores import MeddledStore
-from tests.tables import held, new_table, put, reopened, rows
+from tests.stores import FullStore, MeddledStore
+from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -637,3 +637,27 @@ def test_merge_is_carried_out_by_another_engine(table: Table) -> None:
     merge = replace(table.merge("rows", on="id"), run=run).when_matched_delete()
     assert merge.execute(commit_user="me", identifier=3) is done
     assert asked == [(table.context, "rows", "id", 1, "me", 3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"data_evolution__enabled": "true"}])
+def test_files_of_a_merge_that_finds_no_space_go(options: dict[str, Any]) -> None:
+    table = new_table(
+        {"id": "INT", "v": "STRING"}, keys=(), row_tracking__enabled="true", **options
+    )
+    put(table, "1 a | 2 b")
+    put(table, "3 c")
+    before = in_directory(table, "bucket-0")
+    failed = 0
+    for count in range(20):
+        full = FullStore(table.context.store, "/bucket-0/", count)
+        merge = reopened(table, store=full).merge([{"id": 2, "v": "x"}, {"id": 4, "v": "z"}], "id")
+        merge = merge.when_matched_update({"v": pl.col("source.v")}).when_not_matched_insert_all()
+        try:
+            merge.execute()
+        except StorageError:
+            failed += 1
+            assert in_directory(table, "bucket-0") == before
+        else:
+            break
+    assert failed >= 2
+    assert held(reopened(table)) == "1 a | 2 x | 3 c | 4 z"

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import lakecore as lc
+from tests.stores import FullStore, files_below
+from tests.tables import held, in_directory, new_table, put, reopened
+
+MARKING: dict[str, Any] = {"deletion_vectors__enabled": "true"}
 
 
 def made(place: Path, **options: str) -> lc.Table:
@@ -131,6 +136,28 @@ def test_the_vectors_of_a_missing_file_go_too(tmp_path: Path) -> None:
 
 def test_table_without_rows_lacks_no_file(table: lc.Table) -> None:
     assert table.remove_unexisting_files() == ()
+
+
+def test_vectors_go_if_those_of_another_bucket_cannot_be_written() -> None:
+    table = new_table({"p": "STRING", "id": "INT"}, keys=(), partitions=("p",), **MARKING)
+    for number in (1, 3):
+        put(table, f"a {number} | a {number + 1} | b {number} | b {number + 1}")
+    table.delete("id IN (1, 3)")
+    store = table.context.store
+    history = table.context.history
+    first = [entry.file.name for entry in history.live_entries(history.snapshot(1))]
+    for path in files_below(store, table.path):
+        if path.rpartition("/")[2] in first:
+            store.delete(path)
+    before = in_directory(table, "index")
+
+    for place, count in (("/index/", 1), ("/manifest/", 0)):
+        full = FullStore(store, place, count)
+        with pytest.raises(lc.StorageError, match="no space left"):
+            reopened(table, store=full).remove_unexisting_files()
+        assert in_directory(table, "index") == before
+    assert len(reopened(table).remove_unexisting_files()) == 2
+    assert held(reopened(table)) == "a 4 | b 4"
 
 
 # --- repair_earliest_snapshot ---------------------------------------------------------------------
