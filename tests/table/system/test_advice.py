@@ -17,8 +17,8 @@ from lakecore.errors import InvalidRequest
 from lakecore.lsm.universal import CompactionPolicy
 from lakecore.model.files import CommitMessage, DataFile, IndexFile, VectorRange
 from lakecore.options import parse_options
-from lakecore.plan.simulation import Bucket, Load
-from lakecore.table.system.advice import advice_of
+from lakecore.plan.simulation import PRICES, Bucket, Load
+from lakecore.table.system.advice import advice_of, facts_of
 from tests.stores import FailingStore
 from tests.tables import commit_unstored, key, new_table, reopened, rows
 
@@ -263,3 +263,17 @@ def test_advice_changes_nothing() -> None:
     advice_of(reopened(table, store=store).context)
 
     assert store.calls == []
+
+
+@pytest.mark.parametrize(
+    ("write_only", "compactions", "every"), [("true", 10, 3), ("true", 28, 2), ("false", 10, 1)]
+)
+def test_jobs_compact_as_often_as_in_the_history(
+    write_only: str, compactions: int, every: int
+) -> None:
+    table = lived(16 * MB, 400 * MB, write_only=write_only)
+    facts = replace(facts_of(table.context, PRICES["s3"]), commits=30, compactions=compactions)
+
+    others = [facts.simulated(every=number) for number in (1, 2, 3, 4)]
+    assert len({str(each) for each in others}) == len(others)
+    assert facts.simulated() == others[every - 1]
