@@ -6,14 +6,15 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import lakecore
+from lakecore.table.maintenance import after_commit
 from tests.retention import consumer, copied, data_files, files_read
 from tests.stores import FailingStore
 from tests.tables import held, new_table, put, reopened, with_options
 
 if TYPE_CHECKING:
-    import pytest
-
     from lakecore.table.handle import Table
 
 
@@ -141,13 +142,17 @@ def test_idle_consumer_expires_before_it_holds_snapshots_back() -> None:
     assert live(table) == (3, 4)
 
 
+def join_background() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "lakecore-housekeeping":
+            thread.join()
+
+
 def test_background_does_the_same() -> None:
     table = short_lived(snapshot__expire__execution_mode="async")
     for number in range(4):
         put(table, f"{number} a")
-    for thread in threading.enumerate():
-        if thread.name == "lakecore-housekeeping":
-            thread.join()
+    join_background()
 
     assert live(table) == (3, 4)
     assert held(reopened(table)) == "0 a | 1 a | 2 a | 3 a"
@@ -158,11 +163,28 @@ def test_failure_in_the_background_is_told_by_the_next_commit() -> None:
     table.context.store.put(table.context.layout.consumer("job"), b"{")
     for number in range(3):
         put(table, f"{number} a")
-    for thread in threading.enumerate():
-        if thread.name == "lakecore-housekeeping":
-            thread.join()
+    join_background()
 
     assert table.write({"id": [9], "v": ["z"]}).facts["housekeeping_failed"] == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_bug_in_the_background_ends_its_thread_and_the_next_commit_begins_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("a bug")
+
+    table = short_lived(snapshot__expire__execution_mode="async")
+    with monkeypatch.context() as patch:
+        patch.setattr(after_commit, "expire_consumers", broken)
+        put(table, "1 a")
+        join_background()
+    done = [table.write({"id": [number], "v": ["z"]}) for number in (2, 3)]
+    join_background()
+
+    assert done[0].facts["housekeeping_failed"] == 1
+    assert live(table) == (2, 3)
 
 
 def test_commit_that_was_there_already_does_nothing_more() -> None:
