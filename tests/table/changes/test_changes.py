@@ -22,7 +22,7 @@ from lakecore.model.snapshot import Tag
 from lakecore.table.changes.between import changes_between
 from lakecore.table.publication import write_schema
 from tests.reading import ReadingStore
-from tests.tables import changed, held, new_table, put, reopened, rows
+from tests.tables import changed, held, new_table, put, reopened, rows, with_options
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -433,3 +433,13 @@ def test_option_names_tags_and_ids_and_no_times() -> None:
     assert held(table.copy({"incremental-between": "2023-01-01,2"})) == "1 b"
     with pytest.raises(NotFound, match=r"no such tag\. tag=2023-01-02"):
         held(table.copy({"incremental-between": "2023-01-02,2"}))
+
+
+def test_mode_of_changes_without_their_points_is_refused() -> None:
+    table = history("1 a")
+    with_options(table, scan__mode="incremental")  # as another engine may store it
+    again = reopened(table)
+
+    for read in (again.to_polars, again.inspect.system_table("audit_log").to_polars):
+        with pytest.raises(InvalidRequest, match="the scan mode needs one more option"):
+            read()
