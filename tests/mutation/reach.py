@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from coverage import CoverageData
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _TOOK = re.compile(r"^([\d.]+)s call +(\S.*)$", re.MULTILINE)
@@ -82,14 +82,22 @@ class Reach:
         return frozenset(each.rpartition("|")[0] for each in self._data.measured_contexts())
 
     def tests(self, path: str, first: int, last: int) -> dict[str, float]:
-        """The seconds of each test that runs one of the lines of a module, from first to last."""
+        """The seconds of each test that runs one of the lines of a module, from first to last.
+
+        If there is none, those of the whole module: threads that Python did not start are not seen.
+        """
         found = self._data.contexts_by_lineno(path)
-        names = {name for line in range(first, last + 1) for name in found.get(line, ())}
-        tests = {name.rpartition("|")[0] for name in names if name.endswith("|run")}
-        return {each: self.seconds.get(each, _SECONDS_LEAST) for each in tests}
+        lines = {line for line in found if first <= line <= last and _of_tests(found[line])}
+        names = {name for line in lines or found for name in found[line]}
+        return {each: self.seconds.get(each, _SECONDS_LEAST) for each in _of_tests(names)}
 
     @cached_property
     def _data(self) -> CoverageData:
         data = CoverageData(str(self.data))
         data.read()
         return data
+
+
+def _of_tests(contexts: Iterable[str]) -> set[str]:
+    """The tests among the contexts of coverage, without what was run to set them up."""
+    return {each.removesuffix("|run") for each in contexts if each.endswith("|run")}
