@@ -128,11 +128,14 @@ class Cleared:
     """A table from which a statement removed rows that the source does not name.
 
     `keys`: the primary keys of the rows that the source has now, after the statement. The target
-    drops all other rows; the following changes add missing rows.
+    drops all other rows; the following changes add missing rows. `start`, `stop`: only rows with a
+    first key column from `start` to before `stop` are meant.
     """
 
     table: SourceTable
     keys: pa.Table
+    start: int | None = None
+    stop: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,12 +218,15 @@ class ReadsAgain(Protocol):
     def can_read_again(self, after: Position | None) -> bool:
         """Whether a table can be read again at this position."""
 
-    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
-        """All rows of a table as they are now, as insertions.
+    def read_again(
+        self, table: SourceTable, after: Position, start: int | None = None
+    ) -> Iterator[Step]:
+        """The rows of the next range of a table as they are now, as insertions (`resync.py`).
 
-        The first step has a batch, which may be empty. The last step is `Cleared`, with the
-        position `after` and a note that the changes of the table up to now are done. Raises
-        NotFound if the table does not exist.
+        `start`: the first value of the range; None for the first range. The first step has a batch,
+        which may be empty. The last step is `Cleared`; its `stop` is None for the last range. Its
+        position is `after`, for the first range with a note that the changes of the table up to now
+        are done. Raises NotFound if the table does not exist.
         """
 
 

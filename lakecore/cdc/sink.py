@@ -41,7 +41,6 @@ from lakecore.cdc.events import (
     Step,
 )
 from lakecore.cdc.quarantine import (
-    OF_ALL_TABLES,
     TABLE_ERRORS,
     Collected,
     LeavesOut,
@@ -53,6 +52,7 @@ from lakecore.cdc.quarantine import (
     surveyed,
     tables_of,
 )
+from lakecore.cdc.resync import PartlyRead, columns_digest
 from lakecore.cdc.retry import Patience
 from lakecore.cdc.sink_parts import (
     Acknowledged,
@@ -60,15 +60,17 @@ from lakecore.cdc.sink_parts import (
     Recent,
     Rules,
     SinkSettings,
+    check_source,
     does_not_fit,
     fitting,
     in_order,
     needed_changes,
+    position_properties,
     rate_of,
     shaped,
 )
-from lakecore.cdc.state import DeadLetters, PipelineState, StateFiles, stored
-from lakecore.cdc.target_rules import may_lose
+from lakecore.cdc.state import DeadLetters, PipelineState, Requests, StateFiles, stored
+from lakecore.cdc.target_rules import outdates
 from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
 from lakecore.model.rows import KIND_TEXTS
@@ -84,12 +86,6 @@ log = logging.getLogger("lakecore.cdc")
 
 
 # --- sink ----------------------------------------------------------------------------------------
-
-POSITION_PROPERTY = "lakecore.cdc.position"
-_POSITION_BYTES_MAX = 4096
-_ADDRESS = {"server", "user"}
-"""The facts about a source that may change."""
-_HIDDEN = OF_ALL_TABLES - {"snapshot"}
 
 
 class Sink:
@@ -116,6 +112,8 @@ class Sink:
         self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
+        self._requests = Requests(files)
+        self._reads_on = False
         self._counted: dict[str, dict[str, int]] = {}
         self._recent = Recent(ambient.now_ms())
         self._measures: Callable[[Position], int | None] | None = None
@@ -155,7 +153,7 @@ class Sink:
                         if not self._begin(source, patience):
                             return self.progress
                         begins = False
-                    self._read_again(source)
+                    self._reads_on = self._read_again(source)
                     steps = patience.steps(source, lambda: self._position)
                     if self._follow(source, steps, stops, reports, until_caught_up=until_caught_up):
                         return self.progress
@@ -180,20 +178,25 @@ class Sink:
     ) -> bool:
         """Take the steps of the source after the current position.
 
-        False if it stopped at a checkpoint because tables are to be read.
+        False if it stopped at a checkpoint because tables are to be read. If a table is read in
+        part, this is as soon as the source has caught up.
         """
+        caught_up = False
         with closing(steps):
             for step in steps:
                 self._take_or_retry(step, source)
                 unread = (*step.unread, *self._outdated(step.altered))
                 self._unread |= {*unread}
-                is_asked = bool(unread) and self._request(unread)
-                self.progress.caught_up |= step.caught_up and not unread
-                ends = stops() or (until_caught_up and self.progress.caught_up)
-                if ends or is_asked or self._is_due():
+                is_asked = bool(unread) and self._requests.add(unread)
+                caught_up |= step.caught_up and not unread
+                self.progress.caught_up |= caught_up
+                ends = stops() or (until_caught_up and caught_up and not self._reads_on)
+                is_next = self._reads_on and caught_up
+                if ends or is_asked or is_next or self._is_due():
                     if self._checkpoint() and reports is not None:
                         reports(self.progress)
-                    if not ends and self._reader(source) is not None and self._files.requests():
+                    can_read = not ends and self._reader(source) is not None
+                    if can_read and (is_next or self._files.requests()):
                         return False
                 if ends:
                     return True
@@ -219,6 +222,7 @@ class Sink:
         if found is not None:
             self._state = found
             self._quarantine.restore(found.quarantine)
+            self._requests.restore(found.partly_read)
             self._tell_quarantine(source)
             if found.position is not None and isinstance(source, Resumes):
                 with stored(self._files.directory):
@@ -230,7 +234,9 @@ class Sink:
         if not all(map(tables_of, collected.errors)):
             collected.check()
         if found is not None:
-            self._check_source(found, described)
+            has_moved = self._settings.source_moved
+            check_source(found.source, described, self._files.directory, has_moved=has_moved)
+            self._state = replace(self._state, source=dict(described))
             if not found.quarantine:
                 try:
                     check_named_columns(source)
@@ -276,21 +282,6 @@ class Sink:
                     if not self._settings.ignores_incompatible:
                         self._rules.check(self._catalog, table, target, shape)
         collected.check()
-
-    def _check_source(self, state: PipelineState, given: Mapping[str, str]) -> None:
-        """Raise InvalidRequest if the state belongs to another source."""
-        changed = {name for name, text in given.items() if state.source.get(name) != text}
-        if self._settings.source_moved and changed <= _ADDRESS:
-            self._state = replace(self._state, source=dict(given))
-        elif state.source != given:
-            raise InvalidRequest(
-                "the state of the pipeline is of another source: give this pipeline a name of "
-                "its own, or remove the state. `--source-moved true` states that the same source "
-                "has another address or user",
-                state=self._files.directory,
-                source_before=dict(state.source),
-                source=dict(given),
-            )
 
     def _check_targets(self, state: PipelineState) -> None:
         """Find targets that the pipeline wrote and that no longer exist, so that rows are lost.
@@ -428,6 +419,7 @@ class Sink:
         if self._letters is not None:
             self._letters.drop()
         self._known.clear()
+        self._requests.restore(self._state.partly_read)
         self._rows = 0
         self._position = self._state.position
         self.progress.tables = self._counted
@@ -453,73 +445,73 @@ class Sink:
             name = self._routes.get(each.table)
             if name is None:
                 continue
-            columns = self._target(name).table.context.schema.fields
-            if each.is_renewed or any(
-                may_lose(column.type, each.types[lower], is_strict=each.is_strict)
-                for column in columns
-                if (lower := column.name.lower()) in each.types
-            ):
+            if outdates(each, self._target(name).table.context.schema.fields):
                 log.warning(
                     "a statement changed values that the source does not log. table=%s", each.table
                 )
                 yield each.table
 
-    def _request(self, tables: Sequence[SourceTable]) -> bool:
-        """Store a request to read these tables; False if already stored."""
-        open_ones = {each for found in self._files.requests().values() for each in found}
-        missing = [each for each in tables if each not in open_ones]
-        if missing:
-            self._files.request(missing)
-        return bool(missing)
-
-    def _read_again(self, source: Source) -> None:
+    def _read_again(self, source: Source) -> bool:
         """Do the open requests: the target of each table becomes equal to the table.
 
-        Called directly after a checkpoint. A request is deleted after the checkpoint of its last
-        table, so that a crash repeats what is not stored. If a table cannot be read, the target
-        stays unchanged, and the table is followed if possible, or else in quarantine.
+        Called directly after a checkpoint. True if a table is read in part: its next range follows
+        when the other tables have caught up. A table leaves its requests after the checkpoint of
+        its last range, so that a crash repeats what is not stored. If a table cannot be read, the
+        target stays unchanged, and the table is followed if possible, or else in quarantine. A
+        table of which ranges were read before goes to quarantine.
         """
         reader = self._reader(source)
         if reader is None:
-            return
+            return False
         stops = self._settings.on_table_error is OnTableError.STOP
-        for name, tables in self._files.requests().items():
-            for table in tables:
-                route = self._routes.get(table)
-                try:
-                    if not self._restore(reader, table):
-                        # The request stays, and the next checkpoint tries again.
-                        self._drop()
-                        self._routes[table] = route
-                        return
-                except (*TABLE_ERRORS, NotFound) as error:
+        for table, requests in self._requests.open().items():
+            route = self._routes.get(table)
+            try:
+                if not self._restore(reader, table, requests):
+                    # The request stays, and the next checkpoint tries again.
                     self._drop()
                     self._routes[table] = route
-                    reason = f"it could not be read again: {error}"
-                    log.warning("table not read again. table=%s reason=%s", table, reason)
-                    is_lost = route is None or table in self._unread
-                    if table in self._unread and stops:
-                        raise
-                    is_there = not isinstance(error, NotFound)
-                    if (is_lost and is_there) or table in self._quarantine:
-                        self._routes[table] = None
-                        now_ms, position = self._ambient.now_ms(), self._state.position
-                        self._quarantine.renew(table, reason, now_ms, position)
-                    else:
-                        self.progress.not_read_again[str(table)] = reason
-                self._tell_quarantine(source)
-                self._checkpoint()
-            self._files.forget_request(name)
+                    return False
+            except (*TABLE_ERRORS, NotFound) as error:
+                self._drop()
+                self._routes[table] = route
+                is_begun = self._requests.partly.pop(table, None) is not None
+                how = "be read again only in part" if is_begun else "not be read again"
+                reason = f"it could {how}: {error}"
+                log.warning("table not read again. table=%s reason=%s", table, reason)
+                if table in self._unread and stops:
+                    raise
+                is_lost = route is None or table in self._unread
+                is_there = not isinstance(error, NotFound)
+                if is_begun or (is_lost and is_there) or table in self._quarantine:
+                    self._routes[table] = None
+                    now_ms, position = self._ambient.now_ms(), self._state.position
+                    self._quarantine.renew(table, reason, now_ms, position)
+                else:
+                    self.progress.not_read_again[str(table)] = reason
+            self._tell_quarantine(source)
+            self._checkpoint()
+            if (partly := self._requests.partly.get(table)) is not None:
+                log.info("table is read again. table=%s up_to=%s", table, partly.start)
+                return True
+            self._requests.done(table, requests)
+        return False
 
-    def _restore(self, source: ReadsAgain, table: SourceTable) -> bool:
-        """Write the current rows of a table, and delete all others, in the next commit.
+    def _restore(self, source: ReadsAgain, table: SourceTable, requests: frozenset[str]) -> bool:
+        """Write the rows of the next range of a table, and delete all others, in the next commit.
 
         False if the source cannot be reached, or the run ends.
         """
         assert self._position is not None, "no table is read again before the first checkpoint"
-        log.info("table is read again. table=%s", table)
-        name = None
-        steps = source.read_again(table, self._position)
+        name = self._routes.get(table)
+        begun = self._requests.begun(table, requests)
+        if begun is None or name is None:
+            begun = name = None
+            log.info("table is read again. table=%s", table)
+        else:
+            self._check_alone(name)
+        stop, columns = None, ""
+        steps = source.read_again(table, self._position, None if begun is None else begun.start)
         while True:
             try:
                 step = next(steps, None)
@@ -530,15 +522,27 @@ class Sink:
                 break
             if self._stops():
                 return False
+            if step.batches:
+                columns = columns_digest(step.batches[0].schema)
+                if begun is not None and columns != begun.columns:
+                    self._drop()
+                    self._requests.partly.pop(table, None)
+                    return self._restore(source, table, requests)
             if name is None:
                 name = self._returning(table, step.batches[0].schema)
             if step.cleared is not None:
-                self._rows += self._target(name).remove_others(step.cleared.keys)
-                self._position = step.position
+                self._rows += self._target(name).remove_others(step.cleared)
+                self._position, stop = step.position, step.cleared.stop
             else:
                 self._take(step)
         self._quarantine.release(table)
-        log.info("table is followed again. table=%s target=%s", table, name)
+        self._requests.partly.pop(table, None)
+        if stop is None:
+            log.info("table is followed again. table=%s target=%s", table, name)
+        else:
+            self._requests.partly[table] = PartlyRead(
+                table=table, start=stop, columns=columns, requests=requests
+            )
         return True
 
     def _returning(self, table: SourceTable, schema: SourceSchema) -> str:
@@ -609,7 +613,7 @@ class Sink:
         self._checkpoint()
         with of_tables(cleared.table), self._existing(name):
             self._check_alone(name)
-            removed = self._target(name).remove_others(cleared.keys)
+            removed = self._target(name).remove_others(cleared)
         self._rows += removed
         log.info("rows removed by a statement. table=%s rows=%s", name, removed)
 
@@ -687,7 +691,9 @@ class Sink:
         forced = [name for name, each in self._targets.items() if each.forces_snapshot]
         held = self._quarantine.entries
         has_caught_up = self.progress.caught_up and not self._state.metrics.get("caught_up")
+        partly_read = tuple(self._requests.partly.values())
         moved = self._position != self._state.position or held != self._state.quarantine
+        moved |= partly_read != self._state.partly_read
         moved |= has_caught_up and self._position is not None
         if not moved and not self._rows and not forced:
             self._committed_ms = now_ms
@@ -712,6 +718,7 @@ class Sink:
             letters=letters,
             targets=tuple(sorted({*self._state.targets, *written})),
             quarantine=held,
+            partly_read=partly_read,
             metrics=self._metrics(now_ms),
         )
         self._files.put(state)
@@ -768,7 +775,7 @@ class Sink:
 
         `began_ms`: when the checkpoint began; None for a checkpoint of an earlier process.
         """
-        properties = _properties(state)
+        properties = position_properties(state.position or {})
         for name, messages in state.messages.items():
             self._stops()
             try:
@@ -785,10 +792,3 @@ class Sink:
             state = replace(state, metrics={**state.metrics, "took_ms": self._took_ms})
         self._files.put_committed(state)
         self._files.forget_before(state.checkpoint)
-
-
-def _properties(state: PipelineState) -> dict[str, str]:
-    position = state.position or {}
-    place = {name: position[name] for name in position if name not in _HIDDEN}
-    text = json.dumps(place, sort_keys=True)
-    return {POSITION_PROPERTY: text} if len(text) <= _POSITION_BYTES_MAX else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
-from lakecore.cdc.quarantine import OnTableError, SetAside
+from lakecore.cdc.quarantine import OF_ALL_TABLES, OnTableError, SetAside
 from lakecore.cdc.target_rules import target_names
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
@@ -20,7 +21,7 @@ from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.rows.conform import KindRule, conform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -169,6 +170,41 @@ def rate_of(pairs: Sequence[tuple[int, int]], now_ms: int) -> float:
         return 0.0
     rows = sum(count for time_ms, count in pairs if now_ms - time_ms < _MINUTE_MS)
     return round(rows * 1000 / min(max(now_ms - pairs[0][0], _SECOND_MS), _MINUTE_MS), 1)
+
+
+_ADDRESS = {"server", "user"}
+"""The facts about a source that may change."""
+
+
+def check_source(
+    stored: Mapping[str, str], given: Mapping[str, str], directory: str, *, has_moved: bool
+) -> None:
+    """Raise InvalidRequest if the state in a directory belongs to another source.
+
+    `has_moved`: whether the address or the user may have changed.
+    """
+    changed = {name for name, text in given.items() if stored.get(name) != text}
+    if stored != given and not (has_moved and changed <= _ADDRESS):
+        raise InvalidRequest(
+            "the state of the pipeline is of another source: give this pipeline a name of its own, "
+            "or remove the state. `--source-moved true` states that the same source has another "
+            "address or user",
+            state=directory,
+            source_before=dict(stored),
+            source=dict(given),
+        )
+
+
+POSITION_PROPERTY = "lakecore.cdc.position"
+_POSITION_BYTES_MAX = 4096
+_HIDDEN = OF_ALL_TABLES - {"snapshot"}
+
+
+def position_properties(position: Position) -> dict[str, str]:
+    """The properties of a snapshot: the position, unless it is long."""
+    place = {name: position[name] for name in position if name not in _HIDDEN}
+    text = json.dumps(place, sort_keys=True)
+    return {POSITION_PROPERTY: text} if len(text) <= _POSITION_BYTES_MAX else {}
 
 
 # --- shaping -------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lakecore.cdc.events import ChangeBatch, Position, SourceTable
 from lakecore.cdc.quarantine import SetAside
+from lakecore.cdc.resync import PartlyRead
 from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.model.files import (
     CommitMessage,
@@ -227,6 +228,7 @@ class PipelineState:
     - `targets`: the tables that were written so far;
     - `source_tables`: the source tables known when the pipeline first started (`divided` mode);
     - `quarantine`: the source tables that are no longer followed;
+    - `partly_read`: the source tables of which some ranges are read again;
     - `metrics`: counts and times for users; no decision depends on them.
     """
 
@@ -238,6 +240,7 @@ class PipelineState:
     targets: tuple[str, ...] = ()
     source_tables: tuple[str, ...] = ()
     quarantine: tuple[SetAside, ...] = ()
+    partly_read: tuple[PartlyRead, ...] = ()
     source: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Json] = field(default_factory=dict)
 
@@ -294,6 +297,7 @@ class StateFiles:
                 targets=tuple(map(str, found["targets"])),
                 source_tables=tuple(map(str, found["source_tables"])),
                 quarantine=tuple(map(SetAside.from_json, found.get("quarantine", ()))),
+                partly_read=tuple(map(PartlyRead.from_json, found.get("partly_read", ()))),
                 source={key: str(each) for key, each in _object(found["source"]).items()},
                 metrics=_object(found["metrics"]),
             )
@@ -361,7 +365,9 @@ class StateFiles:
 
     def request(self, tables: Iterable[SourceTable]) -> None:
         """Store the request to read tables again, in a file of its own."""
-        name = f"resync-{self._ambient.new_uuid()}.json"
+        self._put_request(f"resync-{self._ambient.new_uuid()}.json", tables)
+
+    def _put_request(self, name: str, tables: Iterable[SourceTable]) -> None:
         text = json.dumps([[each.database, each.name] for each in tables])
         self._store.put(f"{self.directory}/{name}", text.encode())
 
@@ -378,8 +384,13 @@ class StateFiles:
                 found[name] = tuple(SourceTable(str(each[0]), str(each[1])) for each in listed)
         return found
 
-    def forget_request(self, name: str) -> None:
-        self._store.delete(f"{self.directory}/{name}")
+    def forget_request(self, name: str, table: SourceTable) -> None:
+        """Remove a table from a request, and delete the request if it has no other table."""
+        left = [each for each in self.requests().get(name, ()) if each != table]
+        if left:
+            self._put_request(name, left)
+        else:
+            self._store.delete(f"{self.directory}/{name}")
 
     def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
         """Store dead letters of the next checkpoint under a temporary name. Returns the name."""
@@ -428,6 +439,48 @@ class StateFiles:
         return f"{self.directory}/checkpoint-{checkpoint}.json"
 
 
+class Requests:
+    """The open requests of a pipeline. `partly`: the tables that are read in part."""
+
+    def __init__(self, files: StateFiles) -> None:
+        self._files = files
+        self.partly: dict[SourceTable, PartlyRead] = {}
+
+    def restore(self, stored: Iterable[PartlyRead]) -> None:
+        """Go back to the progress that is stored with the position."""
+        self.partly = {each.table: each for each in stored}
+
+    def open(self) -> dict[SourceTable, frozenset[str]]:
+        """By table, the names of its requests."""
+        found: dict[SourceTable, set[str]] = {}
+        for name, tables in self._files.requests().items():
+            for table in tables:
+                found.setdefault(table, set()).add(name)
+        return {table: frozenset(names) for table, names in found.items()}
+
+    def begun(self, table: SourceTable, requests: frozenset[str]) -> PartlyRead | None:
+        """The ranges of a table that were read for exactly these requests; None if there are none.
+
+        The reason of another request may be in a range that was read before.
+        """
+        found = self.partly.get(table)
+        return found if found is not None and found.requests == requests else None
+
+    def add(self, tables: Sequence[SourceTable]) -> bool:
+        """Store a request to read these tables from the first range; False if stored already."""
+        begun = [each for each in tables if self.partly.pop(each, None) is not None]
+        known = self.open()
+        missing = [each for each in tables if each not in known]
+        if missing:
+            self._files.request(missing)
+        return bool(begun or missing)
+
+    def done(self, table: SourceTable, names: Iterable[str]) -> None:
+        """Remove a table from requests, and delete the requests that have no other table."""
+        for name in names:
+            self._files.forget_request(name, table)
+
+
 _PARTS = (("position", "columns"), ("metrics", "tables"))
 """The members of a state with entries about single tables: their parent and their name."""
 _SPLIT = True
@@ -453,6 +506,8 @@ def _split(state: PipelineState) -> tuple[dict[str, Json], _Tables]:
             for table, messages in state.messages.items()
         },
     }
+    if state.partly_read:
+        whole["partly_read"] = [each.to_json() for each in state.partly_read]
     for where, part in _PARTS:
         inside = whole[where]
         if isinstance(inside, dict) and isinstance(entries := inside.get(part), dict):

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.cdc.events import Altered
     from lakecore.io.ambient import Ambient
     from lakecore.model.schema import TableSchema
 
@@ -113,6 +114,15 @@ def conversion(old: DataType, new: DataType, mapping: TypeMapping = DEFAULT_MAPP
             return _atomics(old, new, mapping)
     to_text = isinstance(new, Atomic) and new.root in STRINGS and new.length == LENGTH_MAX
     return _to_text(mapping) if to_text else Conversion.REFUSE
+
+
+def outdates(altered: Altered, columns: Iterable[Field]) -> bool:
+    """Whether columns of a table may hold values that the source has changed."""
+    return altered.is_renewed or any(
+        may_lose(each.type, altered.types[lower], is_strict=altered.is_strict)
+        for each in columns
+        if (lower := each.name.lower()) in altered.types
+    )
 
 
 def may_lose(old: DataType, new: DataType | None, *, is_strict: bool) -> bool:

@@ -6,8 +6,11 @@ change, the sink therefore commits everything.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pyarrow as pa
 
 from lakecore.cdc.sink_parts import TargetRows
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.events import ChangeBatch
+    from lakecore.cdc.events import ChangeBatch, Cleared
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema_change import Change
     from lakecore.table.handle import Table
@@ -91,20 +94,25 @@ class TargetTable:
             )
         return names
 
-    def remove_others(self, keys: pa.Table) -> int:
-        """Delete the committed rows whose key is not in `keys`; return the number of deleted rows.
+    def remove_others(self, cleared: Cleared) -> int:
+        """Delete the committed rows that the source lacks; return the number of deleted rows.
 
         Raises InvalidRequest if the table has another key, or does not replace whole rows.
         """
+        keys = cleared.keys
         names = self.names_of_key(keys.column_names)
+        first = pl.col(names[keys.column_names[0]])
+        bounds = [] if cleared.start is None else [first >= cleared.start]
+        bounds += [] if cleared.stop is None else [first < cleared.stop]
+        where = reduce(and_, bounds) if bounds else None
         own = list(self._table.context.schema.primary_keys)
         places = [str(number) for number in range(len(own))]
         kept = keys.rename_columns(list(names.values())).select(own).rename_columns(places)
-        have = self._table.to_batches(own).read_all().rename_columns(places)
+        have = self._table.to_batches(own, where).read_all().rename_columns(places)
         gone = have.join(self._as_keys(kept, have.schema), places, join_type="left anti")
         if not gone.num_rows:
             return 0
-        for batch in self._table.to_batches():
+        for batch in self._table.to_batches(where=where):
             rows = pa.Table.from_batches([batch])
             numbered = rows.select(own).rename_columns(places)
             numbered = numbered.append_column("at", pa.array(range(len(batch)), pa.int64()))

@@ -51,7 +51,10 @@ class Again(ListSource):
     def can_read_again(self, after: Position | None) -> bool:
         return after is not None
 
-    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
+    def read_again(
+        self, table: SourceTable, after: Position, start: int | None = None
+    ) -> Iterator[Step]:
+        assert start is None, "the table is one range"
         if table != B:
             raise NotFound("the source has no such table", table=str(table))
         yield Step(batches=(batch(B, self.of),), position=after)

@@ -39,7 +39,7 @@ def parts(
     catalog = Catalog(DirectoryNames("w", store, OPTIONS, ambient))
     catalog.create_database("d", ignore_if_exists=True)
     files = StateFiles(store, "w/.cdc/p", ambient)
-    chosen = SinkSettings(interval_seconds=0, **settings)  # type: ignore[arg-type]
+    chosen = SinkSettings(**{"interval_seconds": 0, **settings})  # type: ignore[arg-type]
     return catalog, Sink(catalog, rules or PlainRules(), files, chosen, ambient)
 
 

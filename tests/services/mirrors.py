@@ -13,6 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from lakecore.cdc import resync
 from lakecore.cdc.mysql.connection import MySqlSettings
 from lakecore.cdc.mysql.source import MySqlSource
 from lakecore.cli import main
@@ -94,7 +95,13 @@ def command(
 
 def program(arguments: list[str]) -> list[str]:
     """The command line of `lakecore` with these arguments."""
-    return [sys.executable, "-c", "from lakecore.cli import main; main()", *arguments]
+    small = f"from lakecore.cdc import resync; resync.RANGE_ROWS = {range_rows()}"
+    return [sys.executable, "-c", f"{small}; from lakecore.cli import main; main()", *arguments]
+
+
+def range_rows() -> int:
+    """The rows of a range of `resync`; a test may set another number."""
+    return int(os.environ.get("LAKECORE_CDC_RANGE_ROWS", resync.RANGE_ROWS))
 
 
 def environment() -> dict[str, str]:
@@ -110,7 +117,9 @@ class Ran(NamedTuple):
 def ran(arguments: list[str]) -> Ran:
     """Run `lakecore` with these arguments in this process: it need not import everything again."""
     out, err, code = io.StringIO(), io.StringIO(), 0
-    with mock.patch.dict(os.environ, environment()), redirect_stdout(out), redirect_stderr(err):
+    small = mock.patch.object(resync, "RANGE_ROWS", range_rows())
+    secret = mock.patch.dict(os.environ, environment())
+    with small, secret, redirect_stdout(out), redirect_stderr(err):
         try:
             main(arguments)
         except SystemExit as ended:

@@ -34,6 +34,7 @@ from lakecore.cdc.mysql.connection import (
     read_columns,
     streaming_cursor,
 )
+from lakecore.cdc.resync import range_condition
 from lakecore.cdc.types.mysql import MySqlType, parse_mysql_type
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.arrow_arrays import rows_within
@@ -353,7 +354,7 @@ def boundaries(
 
     A range has at most `size` rows. `rows` is the server's row estimate.
     """
-    name, column = _quoted_table(table), _quoted(key)
+    name, column = quoted_table(table), quoted(key)
     cursor = connection.cursor()
     with plain_mysql_errors(settings, "the key of a table cannot be read"):
         cursor.execute(f"SELECT MIN({column}), MAX({column}) FROM {name}")
@@ -382,9 +383,9 @@ def boundaries(
 
 def has_odd_dates(cursor: Cursor, table: SourceTable, column: str) -> bool:
     """Whether a column has a date that is not in the calendar, such as 0000-00-00."""
-    at = _quoted(column)
+    at = quoted(column)
     cursor.execute(
-        f"SELECT 1 FROM {_quoted_table(table)} WHERE YEAR({at}) = 0 OR MONTH({at}) = 0 OR "
+        f"SELECT 1 FROM {quoted_table(table)} WHERE YEAR({at}) = 0 OR MONTH({at}) = 0 OR "
         f"DAYOFMONTH({at}) = 0 OR DAYOFMONTH({at}) > DAYOFMONTH(LAST_DAY({at})) LIMIT 1"
     )
     return cursor.fetchone() is not None
@@ -446,16 +447,9 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
         listed = ", ".join(
             selected(each.name, kind) for each, kind in zip(definitions, kinds, strict=True)
         )
-        query = f"SELECT {listed} FROM {_quoted_table(table)}"
-        conditions = []
-        if key is not None and start is not None:
-            conditions.append(f"{_quoted(key)} >= {start}")
-        if key is not None and stop is not None:
-            conditions.append(f"{_quoted(key)} < {stop}")
-        if conditions:
-            query += " WHERE " + " AND ".join(conditions)
+        within = "" if key is None else range_condition(quoted(key), start, stop)
         stream = streaming_cursor(connection)
-        stream.execute(query)
+        stream.execute(f"SELECT {listed} FROM {quoted_table(table)}{within}")
         arrow = schema.arrow
         parts: list[pa.Table] = []
         count, fetches = 0, _FETCH_ROWS_FIRST
@@ -498,12 +492,14 @@ def _place(cursor: object, before: tuple[str, int], server: Server) -> LogPlace:
     return LogPlace.of(found["binlog_snapshot_file"], int(found["binlog_snapshot_position"]))
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name as a quoted SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def _quoted_table(table: SourceTable) -> str:
-    return f"{_quoted(table.database)}.{_quoted(table.name)}"
+def quoted_table(table: SourceTable) -> str:
+    """The name of a table as two quoted SQL identifiers."""
+    return f"{quoted(table.database)}.{quoted(table.name)}"
 
 
 def _text(value: object) -> str:

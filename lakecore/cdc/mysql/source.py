@@ -81,10 +81,13 @@ from lakecore.cdc.mysql.snapshot import (
     boundaries,
     has_odd_dates,
     integer_key,
+    quoted,
+    quoted_table,
     read_chunk,
 )
 from lakecore.cdc.mysql.statements import column_changes_of, removal_of
 from lakecore.cdc.quarantine import Collected, concern, of_tables
+from lakecore.cdc.resync import range_column, range_stop
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import TIMESTAMPS, Atomic, Root
 
@@ -277,10 +280,13 @@ class MySqlSource:
         """Whether the position is in the log, so that the first snapshot is done."""
         return after is not None and "place" in after
 
-    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
-        """All rows of a table at one place of the log; see `ReadsAgain`.
+    def read_again(
+        self, table: SourceTable, after: Position, start: int | None = None
+    ) -> Iterator[Step]:
+        """The rows of the next range of a table at one place of the log; see `ReadsAgain`.
 
-        The last position has the place as the table's mark, from which the log is followed.
+        After the first range, the position has the place as the table's mark, from which the log is
+        followed.
         """
         keys: list[pa.Table] = []
         place = Place.from_json(after)
@@ -291,20 +297,26 @@ class MySqlSource:
             with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
                 if (table.database, table.name) not in read_tables(cursor):
                     raise NotFound("the source has no such table", table=str(table))
-                schema = self._schema(cursor, table, is_new=True)
-                place.texts = self._texts
+                schema = self._schema(cursor, table, is_new=start is None)
+                key = range_column(schema)
+                stop = None
+                if key is not None:
+                    stop = range_stop(cursor, quoted_table(table), quoted(key), start)
         finally:
             connection.close()
         empty = schema.arrow.empty_table()
         first = Chunk(schema=schema, rows=empty, place=place.log or LogPlace.of("", 0))
         yield Step(batches=(self._chunk_batch(table, first),), position=after)
-        for chunk in self._stream(server, table, Marks()):
+        for chunk in self._stream(server, table, key, start, stop):
             yield Step(batches=(self._chunk_batch(table, chunk),), position=after)
             keys.append(chunk.rows.select(chunk.schema.primary_key))
-            place.marks[table] = Marks(places=[chunk.place], done=True)
-        place.gone.pop(table, None)
-        place.renewed.discard(table)
-        cleared = Cleared(table=table, keys=pa.concat_tables(keys))
+            if start is None:
+                place.marks[table] = Marks(places=[chunk.place], done=True)
+        if start is None:
+            place.texts = self._texts
+            place.gone.pop(table, None)
+            place.renewed.discard(table)
+        cleared = Cleared(table=table, keys=pa.concat_tables(keys), start=start, stop=stop)
         yield Step(cleared=cleared, position=place.to_json())
 
     def close(self) -> None:
@@ -415,7 +427,7 @@ class MySqlSource:
                 continue
             again = marks.key is None and bool(marks.places)
             chunks = (
-                self._stream(server, table, marks)
+                self._stream(server, table)
                 if marks.key is None
                 else self._ranges(server, table, marks)
             )
@@ -473,12 +485,21 @@ class MySqlSource:
         self._free.append(connection)
         return replace(chunk, number=number)
 
-    def _stream(self, server: Server, table: SourceTable, marks: Marks) -> Iterator[Chunk]:
-        """All rows of a table in parts. Rows that an earlier run read are read again."""
-        del marks
+    def _stream(
+        self,
+        server: Server,
+        table: SourceTable,
+        key: str | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+    ) -> Iterator[Chunk]:
+        """All rows of a table, or of a range, in parts; also those that an earlier run read."""
         connection = connect(self._settings, raw=True)
         try:
-            yield from read_chunk(connection, server, self._settings, table, part_rows=_PART_ROWS)
+            yield from read_chunk(
+                connection, server, self._settings, table,
+                key=key, start=start, stop=stop, part_rows=_PART_ROWS,
+            )  # fmt: skip
         finally:
             connection.close()
 

@@ -93,6 +93,7 @@ from lakecore.cdc.postgres.stream_rows import (
     parse,
 )
 from lakecore.cdc.quarantine import Collected, of_tables
+from lakecore.cdc.resync import range_column, range_condition, range_stop
 from lakecore.errors import InvalidRequest, NotFound, StorageError
 from lakecore.model.arrow_arrays import rows_within
 
@@ -244,10 +245,13 @@ class PostgresSource:
         """Whether the first snapshot is done."""
         return after is not None and not isinstance(after.get("snapshot"), list)
 
-    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
-        """All rows of a table in one snapshot; see `ReadsAgain`.
+    def read_again(
+        self, table: SourceTable, after: Position, start: int | None = None
+    ) -> Iterator[Step]:
+        """The rows of the next range of a table in one snapshot; see `ReadsAgain`.
 
-        The last position has the mark of the snapshot, whose changes are later left out.
+        After the first range, the position has the mark of its snapshot, whose changes are later
+        left out.
         """
         place = StreamPlace.from_json(after)
         connection = connect(self._settings)
@@ -260,19 +264,25 @@ class PostgresSource:
                 (found,) = tables
                 empty = self._batch(found)
                 yield Step(batches=(empty,), position=after)
-                if unpublished(cursor, self._settings, [table.name]):
+                if start is None and unpublished(cursor, self._settings, [table.name]):
                     add_table(cursor, self._settings, table.name, is_read=True)
+                within, stop = "", None
+                if (column := range_column(found.schema)) is not None:
+                    at = quoted(column)
+                    stop = range_stop(cursor, quoted_table(table.name), at, start)
+                    within = range_condition(at, start, stop)
                 keys = [empty.rows.select(found.schema.primary_key)]
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                place.marks[table.name] = _mark(cursor)
-                place.columns = {**place.columns, **read_identities(cursor, [table.name])}
-                for batch in self._rows(cursor, found, "rows_again"):
+                if start is None:
+                    place.marks[table.name] = _mark(cursor)
+                    place.columns = {**place.columns, **read_identities(cursor, [table.name])}
+                for batch in self._rows(cursor, found, "rows_again", within):
                     yield Step(batches=(batch,), position=after)
                     keys.append(batch.rows.select(found.schema.primary_key))
                 cursor.execute("COMMIT")
         finally:
             connection.close()
-        cleared = Cleared(table=table, keys=pa.concat_tables(keys))
+        cleared = Cleared(table=table, keys=pa.concat_tables(keys), start=start, stop=stop)
         yield Step(cleared=cleared, position=place.to_json())
 
     def close(self) -> None:
@@ -392,12 +402,17 @@ class PostgresSource:
             yield Step(position=position())
         cursor.execute("COMMIT")
 
-    def _rows(self, cursor: Cursor, table: StreamTable, name: str) -> Iterator[ChangeBatch]:
-        """The rows of a table that the transaction of the cursor sees; large rows fit in memory."""
+    def _rows(
+        self, cursor: Cursor, table: StreamTable, name: str, within: str = ""
+    ) -> Iterator[ChangeBatch]:
+        """The rows of a table that the transaction of the cursor sees; large rows fit in memory.
+
+        `within`: a WHERE clause.
+        """
         listed = ", ".join(each.selected for each in table.columns)
         cursor.execute(
             f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {listed} "
-            f"FROM {quoted_table(table.table.name)}"
+            f"FROM {quoted_table(table.table.name)}{within}"
         )
         count = _PART_ROWS_FIRST
         while True:
