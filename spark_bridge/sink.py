@@ -20,7 +20,7 @@ failed, and also when `commit` raised an error, whether the snapshot was publish
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -36,6 +36,7 @@ from spark_bridge.check import check_schema, evolved
 from spark_bridge.failures import DATA_ERRORS, raised_shallow
 from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import assigners_of
+from spark_bridge.spread import decoded, encoded
 from spark_bridge.stream_commit import QUERY_ID, author_of_batch, compact_in_loop, is_due, loop_of
 from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
 
@@ -98,9 +99,9 @@ def _task(
 
 @dataclass
 class _Message(WriterCommitMessage):
-    """The outcome of a task, as an instance of the class that Spark requires."""
+    """The encoded outcome of a task, as an instance of the class that Spark requires."""
 
-    outcome: TaskOutcome
+    content: bytes
 
 
 @raised_shallow
@@ -113,12 +114,12 @@ class LakecoreWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the files of one task."""
-        return _Message(write_rows(self._task, iterator))
+        return _Message(encoded(write_rows(self._task, iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the files of the tasks in one snapshot."""
         task, context = self._task, self._context()
-        outcomes = [message.outcome for message in messages if isinstance(message, _Message)]
+        outcomes = _outcomes([each for each in messages if isinstance(each, _Message)])
         try:
             result = publish(context, outcomes, self._how)
         except (CommitConflict, *DATA_ERRORS):
@@ -195,9 +196,9 @@ class _Loop:
 
 @dataclass
 class _StreamMessage(WriterCommitMessage):
-    """The outcome of a task, with its job, its query, and the schema to store."""
+    """The encoded outcome of a task, with its job, its query, and the schema to store."""
 
-    outcome: TaskOutcome
+    content: bytes
     job: str
     query: str | None
     evolution: Evolution | None
@@ -237,11 +238,11 @@ class BatchWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the files of one task."""
-        outcome = write_rows(self._task, iterator)
+        content = encoded(write_rows(self._task, iterator))
         spark = TaskContext.get()
         query = None if spark is None else spark.getLocalProperty(QUERY_ID)
         return _StreamMessage(
-            outcome=outcome, job=self._task.job, query=query, evolution=self._evolution
+            content=content, job=self._task.job, query=query, evolution=self._evolution
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -249,7 +250,7 @@ class BatchWriter(DataSourceStreamArrowWriter):
         own = [message for message in messages if isinstance(message, _StreamMessage)]
         if not own:
             return
-        context, loop = self._context(), self._loop
+        context, loop, outcomes = self._context(), self._loop, _outcomes(own)
         try:
             by = author_of_batch(context, own[0].query, batchId, loop.prefix)
             how = Publication(
@@ -259,7 +260,7 @@ class BatchWriter(DataSourceStreamArrowWriter):
                 skip_empty=True,
                 evolution=own[0].evolution,
             )
-            result = publish(context, [message.outcome for message in own], how)
+            result = publish(context, outcomes, how)
         except (CommitConflict, *DATA_ERRORS):
             # Only these errors prove that nothing became visible.
             self._remove(context, own)
@@ -267,7 +268,7 @@ class BatchWriter(DataSourceStreamArrowWriter):
         if result.facts.get("already_committed"):
             self._remove(context, own)
         else:
-            written = [each for message in own for each in message.outcome.messages]
+            written = [message for outcome in outcomes for message in outcome.messages]
             for job in {message.job for message in own}:
                 remove_leftovers(context, job, written)
         if is_due(batchId, loop.compact_every):
@@ -286,6 +287,10 @@ class BatchWriter(DataSourceStreamArrowWriter):
 
     def _context(self) -> TableContext:
         return self._task.table.context(self._task.memory_bytes)
+
+
+def _outcomes(messages: Sequence[_Message | _StreamMessage]) -> list[TaskOutcome]:
+    return [cast("TaskOutcome", decoded(message.content)) for message in messages]
 
 
 def _whole(options: Mapping[str, str], name: str, least: int) -> int | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
+from zstandard import compress, decompress
 
 from lakecore import InvalidRequest
 from lakecore.distributed import SYSTEM
@@ -88,7 +89,7 @@ def _collected(
 ) -> tuple[list[int], Answers]:
     with raised_as_own(), described(spark, name):
         found = sorted(rows().collect(), key=itemgetter(0))
-    outcomes = [pickle.loads(bytes(row.outcome)) for row in found]  # noqa: S301  of our tasks
+    outcomes = [decoded(row.outcome) for row in found]
     return [row.number for row in found], Answers(outcomes, attempts_lost(spark, found))
 
 
@@ -97,10 +98,23 @@ def answer(number: int, outcome: object) -> pa.RecordBatch:
     task = TaskContext.get()
     stage, attempt = (task.stageId(), task.attemptNumber()) if task else (0, 0)
     numbers = [pa.array([each], pa.int32()) for each in (number, stage, attempt)]
-    content = pa.array([pickle.dumps(outcome)], pa.binary())
+    content = pa.array([encoded(outcome)], pa.binary())
     return pa.RecordBatch.from_arrays(
         [numbers[0], content, *numbers[1:]], names=["number", "outcome", "stage", "attempt"]
     )
+
+
+def encoded(outcome: object) -> bytes:
+    """The outcome as bytes. Spark limits the results of all tasks together.
+
+    The messages of a task have much in common: compressed, one takes 70 bytes in place of 450.
+    """
+    return compress(pickle.dumps(outcome))
+
+
+def decoded(content: bytes) -> object:
+    """The outcome that a task has encoded."""
+    return pickle.loads(decompress(content))  # noqa: S301  of our tasks
 
 
 def spread(

@@ -19,6 +19,7 @@ import spark_bridge
 from lakecore.distributed import CompactionRequest, compact_table
 from spark_bridge import compact_tasks
 from spark_bridge.compact_tasks import SparkRunner, compact_function
+from spark_bridge.spread import decoded
 from spark_bridge.task import PACK_BYTES, packed
 from tests.spark.cluster import once
 from tests.spark.frames import files_of, held, live_files_of, table_at
@@ -195,7 +196,7 @@ class _Here(SparkRunner):
         batches = list(compact_function(task)(iter([units])))
         rows = [row for batch in batches for row in batch.to_pylist()]
         rows.sort(key=lambda row: row["number"])
-        return [pickle.loads(row["outcome"]) for row in rows], False
+        return [decoded(row["outcome"]) for row in rows], False
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])

@@ -160,3 +160,22 @@ def test_options_that_say_nothing_are_refused(spark: SparkSession, tmp_path: Pat
     with pytest.raises(PySparkException, match=r"(?s)provider|CREATE TABLE"):
         into(frame(spark, ROWS, 1), table).options(provider="x", branch="b").save()
     assert table.inspect.snapshots().is_empty()
+
+
+@pytest.mark.parametrize("way", ["write", "format"])
+def test_messages_of_many_files_fit_a_small_limit_of_results(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    columns = {"p": "INT NOT NULL", "v": "STRING"}
+    table = table_at(tmp_path / "t", columns, keys=(), partitions=("p",))
+    rows = pl.DataFrame({"p": range(1500), "v": "x"}, schema={"p": pl.Int32, "v": pl.String})
+    conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001  the session's is a copy
+    conf.set("spark.driver.maxResultSize", "300k")
+    try:
+        df = frame(spark, rows, 2)
+        _ = spark_bridge.write(df, table) if way == "write" else into(df, table).save()
+    finally:
+        conf.remove("spark.driver.maxResultSize")
+
+    assert table.inspect.files().height >= 1500
+    assert len(held(table)) == 1500
