@@ -11,8 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.merge.curves import Ordering, curve_columns, plain_columns
-from lakecore.options import OrderStrategy
+from lakecore.errors import InvalidRequest
+from lakecore.merge.curves import (
+    Ordering,
+    curve_columns,
+    incremental_ordering,
+    plain_columns,
+    write_ordering,
+)
+from lakecore.options import OrderStrategy, TableOptions, parse_options
 
 SIGN = 1 << 63
 
@@ -146,3 +153,52 @@ def test_null_is_last_on_a_hilbert_axis_and_rows_may_be_none() -> None:
 
     assert keys("hilbert", empty) == keys("zorder", empty) == []
     assert first == second
+
+
+# --- orderings -----------------------------------------------------------------------------------
+
+
+def stated(**options: str) -> TableOptions:
+    named = {key.replace("__", ".").replace("_", "-"): text for key, text in options.items()}
+    return parse_options({"clustering.columns": "a,b", **named})
+
+
+@pytest.mark.parametrize(
+    ("columns", "strategy"),
+    [("a", "order"), ("a,b", "zorder"), ("a,b,c,d", "zorder"), ("a,b,c,d,e", "hilbert")],
+)
+def test_the_number_of_columns_decides_the_curve(columns: str, strategy: str) -> None:
+    found = write_ordering(stated(clustering__columns=columns))
+
+    assert found is not None
+    assert (found.strategy, found.columns) == (strategy, tuple(columns.split(",")))
+
+
+@pytest.mark.parametrize(
+    ("options", "sorts"),
+    [
+        ({}, True),
+        ({"bucket": "2", "bucket_key": "a"}, False),
+        ({"clustering__columns": ""}, False),
+        ({"clustering__incremental": "true"}, False),
+        (
+            {
+                "clustering__incremental": "true",
+                "clustering__incremental__optimize_write": "true",
+            },
+            True,
+        ),
+    ],
+)
+def test_a_write_sorts_where_compaction_does_not(options: dict[str, str], *, sorts: bool) -> None:
+    assert (write_ordering(stated(**options)) is not None) is sorts
+
+
+def test_incremental_clustering_sorts_locally_if_asked_for() -> None:
+    modes = {
+        mode: incremental_ordering(stated(clustering__incremental__mode=mode)).strategy
+        for mode in ("global-sort", "local-sort")
+    }
+    assert modes == {"global-sort": "zorder", "local-sort": "order"}
+    with pytest.raises(InvalidRequest, match=r"needs clustering\.columns"):
+        incremental_ordering(parse_options({}))
