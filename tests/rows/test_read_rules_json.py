@@ -93,6 +93,7 @@ def kept(*filters: object) -> list[int]:
         (column("id"), "GREATER_OR_EQUAL", [2], [2, 3, 4]),
         (column("big"), "BETWEEN", [10, 30], [1, 3]),
         (column("big"), "NOT_BETWEEN", [11, 30], [1, 4]),
+        (column("big"), "NOT_BETWEEN", [11, 35], [1, 4]),
         (column("big"), "NOT_BETWEEN", [None, 30], []),
         (column("big"), "BETWEEN", [10, None], []),
         (column("id"), "IN", [1, None, 9], [1]),
