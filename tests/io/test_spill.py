@@ -197,3 +197,21 @@ def test_directory_of_the_first_process_of_all_is_of_a_living_one(
     spill.sweep.cache_clear()
     spill.sweep()
     assert directory.exists() is not left
+
+
+def test_a_process_of_another_user_is_a_living_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = _spilling(place)
+    killed.kill()
+    killed.communicate()
+
+    def refused(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "kill", refused)
+        _spill_here()
+        assert len([*place.iterdir()]) == 1
+    _spill_here()
+    assert not [*place.iterdir()]

@@ -165,6 +165,13 @@ def test_float_without_decimal_value_is_refused() -> None:
         cast_of(["Infinity"], "DOUBLE", "DECIMAL(5, 1)")
 
 
+def test_bytes_are_padded_in_a_part_of_a_column() -> None:
+    stored, read = atomic("VARBINARY(3)"), atomic("BINARY(3)")
+    values = column(["616263", "", "64", None, "656667"], stored)
+
+    assert cast(values.slice(1, 3), stored, read, "c").to_pylist() == [b"\0\0\0", b"d\0\0", None]
+
+
 @pytest.mark.parametrize(
     ("stored", "read"),
     [
