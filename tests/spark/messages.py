@@ -8,7 +8,6 @@ together and sorted, and the writing tasks run. A restart repeats the last batch
 from __future__ import annotations
 
 import json
-import pickle
 from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
@@ -26,6 +25,7 @@ from spark_bridge.cdc_decode import (
     decode_function,
     write_function,
 )
+from spark_bridge.spread import decoded
 from spark_bridge.task import MEMORY_PER_TASK
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Stream:
 def written(task: CdcTask, chunks: Sequence[dict[str, Any]]) -> list[WrittenTargets]:
     """What the writing tasks return for these chunks."""
     write: Callable[..., Any] = cloudpickle.loads(cloudpickle.dumps(write_function(task)))
-    outcomes = []
+    outcomes: list[Any] = []
     for owner in range(task.writers):
         own = [chunk for chunk in chunks if chunk["owner"] == owner]
         own.sort(key=lambda chunk: tuple(chunk[name] for name in ORDER))
@@ -222,5 +222,5 @@ def written(task: CdcTask, chunks: Sequence[dict[str, Any]]) -> list[WrittenTarg
         kinds = pa.schema({"target": pa.int32(), "source": pa.string(), "content": pa.binary()})
         batches = pa.table(columns, schema=kinds).to_batches()
         (outcome,) = write(iter(batches))
-        outcomes.append(pickle.loads(outcome.column("outcome")[0].as_py()))
+        outcomes.append(decoded(outcome.column("outcome")[0].as_py()))
     return outcomes
