@@ -108,7 +108,6 @@ class Sink:
         self._routes: dict[SourceTable, str | None] = {}
         self._known: dict[SourceTable, SourceSchema] = {}
         self._missing: set[str] = set()
-        self._unread: set[SourceTable] = set()
         self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
@@ -186,7 +185,6 @@ class Sink:
             for step in steps:
                 self._take_or_retry(step, source)
                 unread = (*step.unread, *self._outdated(step.altered))
-                self._unread |= {*unread}
                 is_asked = bool(unread) and self._requests.add(unread)
                 caught_up |= step.caught_up and not unread
                 self.progress.caught_up |= caught_up
@@ -479,9 +477,10 @@ class Sink:
                 how = "be read again only in part" if is_begun else "not be read again"
                 reason = f"it could {how}: {error}"
                 log.warning("table not read again. table=%s reason=%s", table, reason)
-                if table in self._unread and stops:
+                is_unread = self._requests.is_unread(requests)
+                if is_unread and stops:
                     raise
-                is_lost = route is None or table in self._unread
+                is_lost = route is None or is_unread
                 is_there = not isinstance(error, NotFound)
                 if is_begun or (is_lost and is_there) or table in self._quarantine:
                     self._routes[table] = None

@@ -207,7 +207,9 @@ _UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticErr
 
 _NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
 _HELD = re.compile(r"held-rows-(\d{1,18})-[0-9a-f-]+\.jsonl")
-_REQUEST = re.compile(r"resync-[0-9a-f-]+\.json")
+_REQUEST = re.compile(r"(resync|unread)-[0-9a-f-]+\.json")
+_UNREAD = "unread-"
+"""A request of the source itself: without the read, the table must not be followed."""
 _BASE = re.compile(r"tables-(\d{1,18})-[0-9a-f-]+\.json")
 _FORMAT = 2
 _FORMATS = (1, 2)
@@ -363,9 +365,13 @@ class StateFiles:
             changed = _changes(self._base[1], tables)
             self._store.put(self._path(state.checkpoint), self._text(whole, changed))
 
-    def request(self, tables: Iterable[SourceTable]) -> None:
-        """Store the request to read tables again, in a file of its own."""
-        self._put_request(f"resync-{self._ambient.new_uuid()}.json", tables)
+    def request(self, tables: Iterable[SourceTable], *, unread: bool = False) -> None:
+        """Store the request to read tables again, in a file of its own.
+
+        `unread`: whether the source needs it, because the target lacks rows.
+        """
+        kind = _UNREAD if unread else "resync-"
+        self._put_request(f"{kind}{self._ambient.new_uuid()}.json", tables)
 
     def _put_request(self, name: str, tables: Iterable[SourceTable]) -> None:
         text = json.dumps([[each.database, each.name] for each in tables])
@@ -458,6 +464,11 @@ class Requests:
                 found.setdefault(table, set()).add(name)
         return {table: frozenset(names) for table, names in found.items()}
 
+    @staticmethod
+    def is_unread(requests: Iterable[str]) -> bool:
+        """Whether one of the requests is of the source, which needs it."""
+        return any(name.startswith(_UNREAD) for name in requests)
+
     def begun(self, table: SourceTable, requests: frozenset[str]) -> PartlyRead | None:
         """The ranges of a table that were read for exactly these requests; None if there are none.
 
@@ -467,12 +478,15 @@ class Requests:
         return found if found is not None and found.requests == requests else None
 
     def add(self, tables: Sequence[SourceTable]) -> bool:
-        """Store a request to read these tables from the first range; False if stored already."""
+        """Store that the source needs a read of these tables; False if stored already.
+
+        A table that is read in part is read from the first range again.
+        """
         begun = [each for each in tables if self.partly.pop(each, None) is not None]
         known = self.open()
-        missing = [each for each in tables if each not in known]
+        missing = [each for each in tables if not self.is_unread(known.get(each, ()))]
         if missing:
-            self._files.request(missing)
+            self._files.request(missing, unread=True)
         return bool(begun or missing)
 
     def done(self, table: SourceTable, names: Iterable[str]) -> None:

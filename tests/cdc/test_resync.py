@@ -12,7 +12,7 @@ import pytest
 from lakecore.cdc.events import Cleared, SourceTable, Step
 from lakecore.cdc.pipeline import request_resync
 from lakecore.cdc.quarantine import OnTableError
-from lakecore.cdc.state import StateFiles
+from lakecore.cdc.state import Requests, StateFiles
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
@@ -282,6 +282,20 @@ def test_a_table_that_the_source_must_read_and_cannot_is_set_aside() -> None:
 
     assert [each.table for each in progress.quarantine] == [B]
     assert rows(parts(store)[0], "d.b") == [(1, "b"), (2, "b")]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_that_a_source_must_read_a_table_outlives_its_process(*, asked: bool) -> None:
+    store = followed()
+    if asked:
+        files(store).request([B])
+    Requests(files(store)).add([B])
+    source = Again([*A_STEPS[:2], *MORE[4:]])
+    source.of = schema({"id": "BIGINT NOT NULL", "v": "STRING"}, key=("v",))
+    progress = run(store, source)
+
+    assert [each.table for each in progress.quarantine] == [B]
+    assert (progress.not_read_again, files(store).requests()) == ({}, {})
 
 
 def test_a_table_that_the_source_finds_later_is_read_and_followed() -> None:
