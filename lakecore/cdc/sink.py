@@ -85,9 +85,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakecore.cdc")
 
 
-# --- sink ----------------------------------------------------------------------------------------
-
-
 class Sink:
     """Writes the steps of a source to tables. `run` returns when stopped, or when caught up."""
 
@@ -266,9 +263,18 @@ class Sink:
             with collected.of(table):
                 self._route(table, schema)
         collected.check()
+        if found is not None and found.position is not None and isinstance(source, ReadsAgain):
+            self._request_new(found)
         for name in self._settings.opened_at_start:
             self._target(name)
         return True
+
+    def _request_new(self, found: PipelineState) -> None:
+        """Request new tables: their rows may have been passed over, while they had no key."""
+        known = {*found.source_tables}
+        new = [each for each, name in self._routes.items() if name and str(each) not in known]
+        if new:
+            self._requests.add(new)
 
     def _check_new(self, tables: Mapping[SourceTable, SourceSchema], collected: Collected) -> None:
         """Raise all errors of the first start, before anything is made."""

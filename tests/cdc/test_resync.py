@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -308,6 +308,36 @@ def test_a_table_that_the_source_finds_later_is_read_and_followed() -> None:
     assert rows(parts(store)[0], "d.b") == BACK
     assert len(rows(parts(store)[0], "d.a")) == 3
     assert (progress.quarantine, files(store).requests()) == ((), {})
+
+
+@pytest.mark.parametrize("fail_at", [0, 1, 2, 3, 5, 8, 13, 21])
+def test_a_table_that_gets_its_key_later_is_read_and_followed(fail_at: int) -> None:
+    """Rows were passed over while it had none, and the position is behind them."""
+    store = MemoryStore()
+    keyless = schema({"id": "INT NOT NULL", "v": "STRING"}, key=())
+    steps = [
+        [batch(A, ONE, ("+I", 1, "x"))],
+        [batch(A, ONE, ("+I", 2, "x")), batch(B, keyless, ("+I", 2, "old"), ("+I", 7, "n"))],
+        [batch(A, ONE, ("+I", 3, "x")), batch(B, ONE, ("+I", 5, "b"))],
+    ]
+    chosen: dict[str, Any] = {
+        "on_table_error": QUARANTINE,
+        "takes_new_tables": True,
+        "needs_key": True,
+    }
+    _, sink = parts(store, **chosen)
+    progress = sink.run(Again(steps[:2], known={A: ONE}), until_caught_up=True)
+    assert list(progress.left_out) == ["s.b"]
+
+    if fail_at:  # the next process is killed, and a third one goes on
+        _, sink = parts(FailingStore(store, fail_at), seed=2, **chosen)
+        with suppress(StoreFailure, LakecoreError):
+            sink.run(Again(steps, known={A: ONE, B: ONE}), until_caught_up=True)
+    _, sink = parts(store, seed=3, **chosen)
+    progress = sink.run(Again(steps, known={A: ONE, B: ONE}), until_caught_up=True)
+
+    assert rows(parts(store)[0], "d.b") == BACK
+    assert (progress.left_out, files(store).requests()) == ({}, {})
 
 
 def test_a_source_that_cannot_do_it_is_named(
