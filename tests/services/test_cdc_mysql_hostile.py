@@ -392,21 +392,22 @@ def test_tables_that_cannot_be_followed_are_set_aside_while_the_others_go_on(
     run(cursor, "INSERT INTO aside.logged VALUES (3)", "INSERT INTO aside.good VALUES (4)")
 
     first = mirror(given, ends_with=3)
-    assert sorted(first["newly_set_aside"]) == [
-        f"aside.{name}" for name in sorted(names) if name != "good"
-    ]
+    aside = ("logged", "value", "wider")
+    assert sorted(first["newly_set_aside"]) == [f"aside.{name}" for name in aside]
     reasons = {each["table"]: each["reason"] for each in first["quarantine"]}
     assert "the type of a column changed" in reasons["wider"]
     assert "a TIME of Paimon" in reasons["value"] or "cannot follow" in reasons["value"]
     assert "a statement in place of rows" in reasons["logged"]
-    assert "another primary key" in reasons["late"]
+    # A table that got its key after its first rows is new: it is read whole.
+    assert [row[0] for row in target(tmp_path, "late")] == [1, 2]
     run(cursor, *(f"INSERT INTO aside.{name} (id) VALUES (9)" for name in names))
     second = mirror(given)
     assert second["newly_set_aside"] == []
     assert second["quarantine"] == first["quarantine"]
 
     assert [row[0] for row in target(tmp_path, "good")] == [1, 2, 3, 4, 9]
-    for name in ("wider", "value", "logged"):
+    assert [row[0] for row in target(tmp_path, "late")] == [1, 2, 9]
+    for name in aside:
         assert [row[0] for row in target(tmp_path, name)] == [1], name
 
 
