@@ -10,6 +10,7 @@ A file is identified by two hashes of 64 bits each of its identity (`model/manif
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     """The partitions to take, each with its buckets (None: all of them)."""
 
 _SEEDS = (17, 4_211)
+_BYTES_BESIDE = 2_000
+"""About what the objects of a manifest take, beside their arrays."""
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
 NO_TIME = -1
 """The creation time of a file whose writer states none."""
@@ -130,10 +133,10 @@ class EntryColumns:
             self.creation_times_ms,
             self.deletions,
         )
-        numbers = sum(each.size_bytes for each in ints) + 17 * self.count
-        partitions = sum(len(each) + 50 for each in self.partitions)
-        keys: int = sum(each.nbytes for each in self.keys)
-        return numbers + partitions + keys + 2_000
+        numbers = sum(each.size_bytes for each in ints)
+        partitions = sum(map(sys.getsizeof, self.partitions))
+        arrays: int = sum(each.nbytes for each in (*self.keys, self.deletes, *self.hashes))
+        return numbers + partitions + arrays + _BYTES_BESIDE
 
     def rows_of(self, wanted: Wanted | None) -> Rows:
         """The rows of the entries in these partitions and buckets (None: of all)."""

@@ -178,7 +178,8 @@ def pick_full(
     files = tuple(file for file in runs[0].files if policy.rewrite_all or file.name in stale)
     if not files:
         return None
-    return _unit([SortedRun(files=files)], 1, policy, Reason.STALE_FILES)
+    rewritten = [SortedRun(files=files)]
+    return _unit(rewritten, len(rewritten), policy, Reason.STALE_FILES)
 
 
 def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | None:
@@ -194,9 +195,9 @@ def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | N
 
 def hours_between(start: int, end: int) -> frozenset[int]:
     """The hours from `start` up to `end`, possibly across midnight; empty if equal or -1."""
-    if -1 in {start, end} or start == end:
+    if -1 in {start, end}:
         return frozenset()
-    inside = range(start, end) if start < end else chain(range(start, 24), range(end))
+    inside = range(start, end) if start <= end else chain(range(start, 24), range(end))
     return frozenset(inside)
 
 

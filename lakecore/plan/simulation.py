@@ -377,6 +377,8 @@ class Outcome:
 class SimulatedTable:
     """A table under a load. `compact_every`: writes between compactions; 0: never compacts."""
 
+    runs_max: int
+
     def __init__(
         self,
         loads: Sequence[Load],
@@ -389,7 +391,6 @@ class SimulatedTable:
     ) -> None:
         """`sizes_of`: the true sizes in each bucket, in place of those of the loads."""
         self.metadata = Metadata(options, units)
-        self.requests: Counter[str] = Counter()
         policy, numbers = CompactionPolicy.of(options), count(1)
         self.buckets = [
             Bucket(policy, load, units, numbers=numbers, size_of=size_of)
@@ -400,8 +401,7 @@ class SimulatedTable:
         self._interval_s = interval_s
         self._units = units
         self._commits = 0
-        self.received_bytes = self.written_bytes = self._runs = 0.0
-        self.runs_max = 0
+        self._clear()
 
     def run(self, commits: int) -> Outcome:
         """Fill the buckets, make this many commits, and return the figures."""
@@ -445,7 +445,7 @@ class SimulatedTable:
         self.runs_max = max(self.runs_max, *runs)
 
     def _clear(self) -> None:
-        self.requests.clear()
+        self.requests = Counter[str]()
         self.received_bytes = self.written_bytes = self._runs = 0.0
         self.runs_max = 0
 

@@ -618,23 +618,17 @@ def _timestamp_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> 
 
 
 def _truncated(array: pa.Array, digits: int) -> pa.Array:
-    """Timestamps with the fraction cut to `digits` digits, as Java does it.
+    """Timestamps with the fraction cut to `digits` digits, fewer than they have, as Java does it.
 
-    If `digits` is above 3, times are rounded down. Otherwise, times are first rounded down to
-    milliseconds, and then towards zero.
+    Times are rounded down to milliseconds or, if `digits` is above 3, to these digits. Below 3,
+    milliseconds are then rounded towards zero.
     """
     per_second = _per_second(array)
-    values = _int64s(array)
-    step = per_second // 10**digits
-    if step > 1 and digits > 3:
-        values = values // step * step
-    elif step > 1:
-        per_ms = per_second // 1_000
-        ms = values // per_ms
-        coarse = 10 ** (3 - digits)
-        cut = np.where(ms < 0, -(-ms // coarse), ms // coarse) * coarse * per_ms
-        values = np.where(values % step == 0, values, cut)
-    return _array(array, values, pa.int64()).cast(array.type)
+    fine, step = per_second // 10 ** max(digits, 3), per_second // 10**digits
+    counts = _int64s(array) // fine
+    if step > fine:
+        counts -= np.fmod(counts, step // fine)
+    return _array(array, counts * fine, pa.int64()).cast(array.type)
 
 
 def _timestamp_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001

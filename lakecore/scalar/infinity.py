@@ -35,7 +35,7 @@ def finite(value: str, kind: DuckDBPyType) -> str:
     return f"CASE WHEN {found} THEN error('{text}') ELSE {value} END"
 
 
-def _is_infinite(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
+def _is_infinite(value: str, kind: DuckDBPyType, each: str = "each") -> str | None:
     """The SQL condition that a DATE or TIMESTAMP in a value is infinite; None if it has none."""
     name: str = kind.id
     if name == "timestamptz_ns":  # DuckDB lacks the function for this type
@@ -43,13 +43,13 @@ def _is_infinite(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
     if name == "date" or name.startswith("timestamp"):
         return f"isinf({value})"
     if name in {"list", "array"}:
-        return _has_infinite(value, _parts(kind)[0], depth)
+        return _has_infinite(value, _parts(kind)[0], each)
     if name == "map":
         parts = zip(("map_keys", "map_values"), _parts(kind), strict=True)
-        found = [_has_infinite(f"{part}({value})", inner, depth) for part, inner in parts]
+        found = [_has_infinite(f"{part}({value})", inner, each) for part, inner in parts]
     elif name in {"struct", "tuple"}:
         found = [
-            _is_infinite(f"struct_extract_at({value}, {number})", inner, depth)
+            _is_infinite(f"struct_extract_at({value}, {number})", inner, each)
             for number, inner in enumerate(_parts(kind), 1)
         ]
     else:
@@ -58,11 +58,14 @@ def _is_infinite(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
     return f"({' OR '.join(tests)})" if tests else None
 
 
-def _has_infinite(values: str, kind: DuckDBPyType, depth: int) -> str | None:
-    """The SQL condition that an element of a list is infinite; None if its type cannot be."""
-    inner = _is_infinite(f"each{depth}", kind, depth + 1)
-    each = f"list_transform({values}, lambda each{depth}: {inner})"
-    return None if inner is None else f"list_bool_or({each})"
+def _has_infinite(values: str, kind: DuckDBPyType, each: str) -> str | None:
+    """The SQL condition that an element of a list is infinite; None if its type cannot be.
+
+    The element is called `each`; those of lists within it get longer names.
+    """
+    inner = _is_infinite(each, kind, f"{each}_")
+    found = f"list_transform({values}, lambda {each}: {inner})"
+    return None if inner is None else f"list_bool_or({found})"
 
 
 def _parts(kind: DuckDBPyType) -> list[DuckDBPyType]:

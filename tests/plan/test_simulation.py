@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.simulate_scale import calibrated, counted, drawn
+from lakecore.lsm.universal import CompactionPolicy
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.options import parse_options
-from lakecore.plan.simulation import PRICES, UNITS, Load, Metadata, SimulatedTable
+from lakecore.plan.simulation import PRICES, UNITS, Bucket, Load, Metadata, SimulatedTable
 from property_tests.profile import sized
 
 if TYPE_CHECKING:
@@ -136,6 +137,26 @@ def test_requests_of_each_step_are_those_that_are_measured() -> None:
     sizes = ("file_bytes", "entry_bytes", "manifest_bytes")
 
     assert replace(units, **{name: getattr(UNITS, name) for name in sizes}) == UNITS
+
+
+def test_quiet_hours_come_again_every_day() -> None:
+    quiet = {
+        "compaction.offpeak.start.hour": "0",
+        "compaction.offpeak.end.hour": "1",
+        "compaction.offpeak-ratio": "20",
+        "num-sorted-run.compaction-trigger": "3",
+    }
+    sizes = iter([900, 121, 100, 221])
+    bucket = Bucket(
+        CompactionPolicy.of(parse_options(quiet)),
+        Load(commit_bytes=0),
+        size_of=lambda _: next(sizes),
+    )
+    for _ in range(3):
+        bucket.flush()
+
+    compacts = [bucket.compact(hour * 3_600_000) is not None for hour in (23, 25, 24)]
+    assert compacts == [False, False, True]
 
 
 # --- laws ----------------------------------------------------------------------------------------

@@ -98,6 +98,13 @@ def test_timestamp_text_may_have_a_t_and_lack_seconds() -> None:
     )
 
 
+def test_time_is_cut_to_the_digits_of_its_type() -> None:
+    times = ["12:34:05.129", "12:34:05.029"]
+
+    assert cast_of(times, "TIME(1)", "STRING").to_pylist() == ["12:34:05.1", "12:34:05.0"]
+    assert cast_of(times, "TIME(2)", "STRING").to_pylist() == ["12:34:05.12", "12:34:05.02"]
+
+
 def test_blanks_around_times_and_dates_do_not_count() -> None:
     times = cast_of(["12:34:05  ", " 12:34", "1 :2 : 3 . 5", "7 ", "7:00\t"], "CHAR(12)", "TIME(3)")
     dates = cast_of([" 2024-01-31", "2024-01-31\t", " 2024-02", "2024 "], "CHAR(12)", "DATE")

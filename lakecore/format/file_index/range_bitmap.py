@@ -163,16 +163,12 @@ class RangeBitmapWriter:
         start = 0
         while start < len(packed):
             end, size = start + 1, 0
-            while (
-                end < len(packed)
-                and size + len(packed[end]) <= self._chunk_bytes
-                and 4 * (end - start) <= self._chunk_bytes
-            ):
+            while end < len(packed) and size + len(packed[end]) <= self._chunk_bytes:
                 size += len(packed[end])
                 end += 1
             further = packed[start + 1 : end]
-            ends = np.cumsum([0, *map(len, further)])[:-1] if further else np.empty(0, np.int64)
-            offsets = ends.astype(">i4").tobytes()
+            starts = np.cumsum([0, *map(len, further)])[:-1]
+            offsets = starts.astype(">i4").tobytes()
             yield (
                 packed[start],
                 start,
@@ -198,14 +194,11 @@ class RangeBitmapIndex:
 
     def __init__(self, body: bytes, form: ValueForm) -> None:
         self._body, self._form = body, form
-        head_length = int_at(body, 0)
-        if head_length < 13 or 4 + head_length > len(body):
-            raise cut_short()
-        version, self.row_count, self._count = struct.unpack_from(">bii", body, 4)
+        head, self._dictionary_at = _head(body, 0, 13)
+        version, self.row_count, self._count = struct.unpack_from(">bii", head)
         if version != _VERSION:
             raise CorruptTable("a range bitmap has an unknown version", version=version)
-        self._dictionary_at = 4 + head_length
-        self._slices_at = self._dictionary_at + int_at(body, head_length)
+        self._slices_at = self._dictionary_at + int_at(body, len(head))
 
     def not_null(self) -> BitMap:
         return BitMap(self._slices.rows) if self._count > 0 else BitMap()
@@ -253,43 +246,44 @@ class RangeBitmapIndex:
 
     @cached_property
     def _chunks(self) -> list[_Chunk]:
-        body, at = self._body, self._dictionary_at
-        head_length = int_at(body, at)
-        if head_length != 13 or at + 4 + head_length > len(body):
-            raise cut_short()
-        version, count, offsets, heads = struct.unpack_from(">biii", body, at + 4)
+        body = self._body
+        head, at = _head(body, self._dictionary_at, 13)
+        version, count, offsets, heads = struct.unpack_from(">biii", head)
         if version != _VERSION:
             raise CorruptTable("a range bitmap has an unknown version", version=version)
-        at += 4 + head_length + offsets
+        at += offsets
         values_at = at + heads
         found = []
         for _ in range(count):
             first, at = self._form.key_at(body, at + 1)
-            if at + 20 > len(body):
-                raise cut_short()
-            number, offset, own, second, _ = struct.unpack_from(">iiiii", body, at)
+            number, offset, own, second, _ = struct.unpack(">iiiii", _part(body, at, 20))
             at += 20
             found.append(_Chunk(first, number, values_at + offset, own, second))
         return found
 
     @cached_property
     def _slices(self) -> BitSlices:
-        body, at = self._body, self._slices_at
-        head_length = int_at(body, at)
-        if head_length < 10 or at + 4 + head_length > len(body):
-            raise cut_short()
-        version, count, rows_length, _ = struct.unpack_from(">bbii", body, at + 4)
+        body = self._body
+        head, start = _head(body, self._slices_at, 10)
+        version, count, rows_length, _ = struct.unpack_from(">bbii", head)
         if version != _VERSION:
             raise CorruptTable("a range bitmap has an unknown version", version=version)
         places = [
-            (int_at(body, at + 14 + 8 * slice_), int_at(body, at + 18 + 8 * slice_))
+            (int_at(head, 10 + 8 * slice_), int_at(head, 14 + 8 * slice_))
             for slice_ in range(count)
         ]
-        start = at + 4 + head_length
         after = start + rows_length
         rows = decode_bitmap(_part(body, start, rows_length))
         slices = [decode_bitmap(_part(body, after + offset, size)) for offset, size in places]
         return BitSlices(rows, slices)
+
+
+def _head(body: bytes, at: int, length_min: int) -> tuple[bytes, int]:
+    """A head, which follows its length, and where it ends."""
+    length = int_at(body, at)
+    if length < length_min:
+        raise cut_short()
+    return _part(body, at + 4, length), at + 4 + length
 
 
 def _part(body: bytes, start: int, length: int) -> bytes:

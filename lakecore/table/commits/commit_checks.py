@@ -146,12 +146,11 @@ def _check_keys(
         at = len(mine) + np.flatnonzero(
             (lows[len(mine) :] <= highs[index]) & (highs[len(mine) :] >= lows[index])
         )
-        if not len(at):
-            continue
-        own = pa.concat_tables(_keys(context, split, file))
-        for other in at.tolist():
-            for rows in _keys(context, split, theirs[other - len(mine)]):
-                _check_disjoint(context, own, rows)
+        if len(at):
+            own = pa.concat_tables(_keys(context, split, file))
+            for other in at.tolist():
+                for rows in _keys(context, split, theirs[other - len(mine)]):
+                    _check_disjoint(context, own, rows)
 
 
 def _check_disjoint(context: TableContext, own: pa.Table, others: pa.Table) -> None:

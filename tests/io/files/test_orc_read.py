@@ -125,6 +125,13 @@ def test_large_rows_are_stripes_of_their_own(tmp_path: Path) -> None:
     assert orc.ORCFile(file).nstripes == 12
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_rows_larger_than_a_batch_come_one_by_one(tmp_path: Path, rows: int) -> None:
+    file = written(tmp_path, table_of(rows), 1 << 20)
+
+    assert [batch.num_rows for _, batch in read(file, 1)] == [1] * rows
+
+
 @pytest.mark.parametrize("rows", [3, 40_000])
 @pytest.mark.parametrize("first", ["a.b", "a"])
 def test_column_with_a_dot_is_no_part_of_another(tmp_path: Path, first: str, rows: int) -> None:

@@ -13,6 +13,7 @@ from bench.child import PEAK_SHARE_MAX
 from bench.large_rows import BUDGET_MIB, CASES, STEPS, VERBS, measured
 from lakecore import memory
 from lakecore.errors import CorruptTable
+from lakecore.io.files.file_format import WriteFormat
 from lakecore.io.spill import SpillDirectory
 from lakecore.memory import Budget
 from lakecore.merge.fold import FoldEngine
@@ -216,6 +217,35 @@ def test_one_row_comes_at_a_time(tiny: Budget) -> None:
 
     assert {rows.num_rows for rows in found} == {1}
     assert tiny.used_bytes == 0
+
+
+def test_rows_of_one_row_group_are_decoded_by_one_reading(
+    tiny: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "lakecore.table.run_writer.file_shape.WriteFormat",
+        lambda **given: WriteFormat(**given, row_group_rows=3),
+    )
+    stored_rows, groups = SplitFiles.stored_rows, list[int]()
+
+    def noted(
+        self: SplitFiles,
+        file: DataFile,
+        fields: Sequence[Field],
+        size: BatchSize,
+        *,
+        row_groups: Iterable[int] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        groups.extend(row_groups or ())
+        return stored_rows(self, file, fields, size, row_groups=row_groups)
+
+    monkeypatch.setattr(SplitFiles, "stored_rows", noted)
+    table = new_table(write_only="true")
+    put(table, " | ".join(f"{key} v{key}" for key in range(8)))
+    put(table, "-D 4 _")
+
+    assert len(in_full(table, tiny)) == 7
+    assert groups == [0, 1, 2]
 
 
 def test_large_rows_are_not_spilled_and_the_newest_of_a_key_counts(
