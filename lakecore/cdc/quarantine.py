@@ -10,6 +10,8 @@ set aside, and no later one. The quarantine is stored with each checkpoint.
 
 from __future__ import annotations
 
+import json
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.model.types import Json
+
+log = logging.getLogger("lakecore.cdc")
 
 TABLE_ERRORS = (InvalidRequest, Unsupported)
 """The errors that may concern single tables. All others end the pipeline."""
@@ -239,6 +243,13 @@ class Quarantine:
             SetAside(table=each, reason=reasons[each], time_ms=now_ms, position=place_of(position))
             for each in sorted(reasons.keys() - self._held.keys())
         ]
+        for each in added:
+            log.error(
+                "table set aside: it is not followed any more. table=%s reason=%s position=%s",
+                each.table,
+                each.reason,
+                None if each.position is None else json.dumps(each.position),
+            )
         self.restore(added)
         if not is_wanted:
             self.news += [each.table for each in added]

@@ -19,13 +19,10 @@ position is stored only together with every row before it.
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from lakecore.cdc.events import (
     Altered,
@@ -60,6 +57,7 @@ from lakecore.cdc.sink_parts import (
     Recent,
     Rules,
     SinkSettings,
+    check_alone,
     check_source,
     does_not_fit,
     fitting,
@@ -68,12 +66,12 @@ from lakecore.cdc.sink_parts import (
     position_properties,
     rate_of,
     shaped,
+    target_gone,
 )
 from lakecore.cdc.state import DeadLetters, PipelineState, Requests, StateFiles, stored
 from lakecore.cdc.target_rules import outdates
 from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
-from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -105,6 +103,7 @@ class Sink:
         self._routes: dict[SourceTable, str | None] = {}
         self._known: dict[SourceTable, SourceSchema] = {}
         self._missing: set[str] = set()
+        self._unfit: dict[SourceTable, SourceSchema] = {}
         self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
@@ -181,6 +180,8 @@ class Sink:
         with closing(steps):
             for step in steps:
                 self._take_or_retry(step, source)
+                if step.caught_up and self._reader(source) is not None:
+                    self._check_unfit()
                 unread = (*step.unread, *self._outdated(step.altered))
                 is_asked = bool(unread) and self._requests.add(unread)
                 caught_up |= step.caught_up and not unread
@@ -316,14 +317,8 @@ class Sink:
 
     def _gone(self, name: str, *tables: SourceTable) -> InvalidRequest:
         """The error of a missing target, for these tables, or else for all tables routed there."""
-        error = InvalidRequest(
-            "the target table of a running pipeline is gone: `lakecore cdc resync` makes it again "
-            "for a table in quarantine; without quarantine, remove the state of the pipeline",
-            table=name,
-            state=self._files.directory,
-        )
-        concern(error, tables or [each for each, to in self._routes.items() if to == name])
-        return error
+        routed = [each for each, to in self._routes.items() if to == name]
+        return target_gone(name, tables or routed, self._files.directory)
 
     @contextmanager
     def _existing(self, name: str) -> Iterator[None]:
@@ -357,7 +352,9 @@ class Sink:
             if target is not None:
                 try:
                     shape = self._rules.shape(table, schema)
-                    self._rules.create(self._catalog, table, target, shape, first=self._is_new)
+                    is_new = self._is_new
+                    if not self._rules.create(self._catalog, table, target, shape, first=is_new):
+                        self._unfit[table] = schema
                 except InvalidRequest as error:
                     if not self._settings.ignores_incompatible:
                         raise
@@ -406,12 +403,6 @@ class Sink:
             return False
         for each in taken:
             self._routes[each.table] = None
-            log.error(
-                "table set aside: it is not followed any more. table=%s reason=%s position=%s",
-                each.table,
-                each.reason,
-                None if each.position is None else json.dumps(each.position),
-            )
         self._tell_quarantine(source)
         self._drop()
         return True
@@ -557,6 +548,7 @@ class Sink:
         """
         self._missing.discard(self._rules.target(table) or "")
         name = self._created(table, schema, is_asked=True)
+        self._unfit.pop(table, None)  # the read itself shows it
         if name is None:
             raise InvalidRequest("the pipeline leaves the table out", table=str(table))
         self._routes[table] = name
@@ -623,16 +615,9 @@ class Sink:
         log.info("rows removed by a statement. table=%s rows=%s", name, removed)
 
     def _check_alone(self, name: str) -> None:
-        """Raise InvalidRequest if a target has the rows of several source tables."""
-        shared = [each for each, target in self._routes.items() if target == name]
-        shared += [each for each in self._quarantine.tables if self._rules.target(each) == name]
-        if len({*shared}) > 1:
-            raise InvalidRequest(
-                "the source removed rows of one of several tables of a target, so it is not known "
-                "which rows are its own; `--truncate ignore` keeps rows that a statement removed",
-                target=name,
-                tables=[*map(str, sorted({*shared}))],
-            )
+        shared = {each for each, target in self._routes.items() if target == name}
+        shared |= {each for each in self._quarantine.tables if self._rules.target(each) == name}
+        check_alone(name, shared)
 
     def _evolve(self, name: str, batch: ChangeBatch) -> None:
         if self._known.get(batch.table) == batch.schema:
@@ -648,6 +633,19 @@ class Sink:
                 self._target(name).change(changes)
             log.info("schema changed. table=%s changes=%s", name, len(changes))
         self._known[batch.table] = batch.schema
+
+    def _check_unfit(self) -> None:
+        """Raise InvalidRequest if a table does not fit its target, though no row has shown it.
+
+        Its target has all earlier rows: this is called when the source has caught up.
+        """
+        while self._unfit:
+            table, schema = self._unfit.popitem()
+            if (name := self._routes.get(table)) is not None:
+                self._checkpoint()
+                have = self._target(name).table.context.schema
+                with of_tables(table):
+                    needed_changes(self._rules, name, have, table, schema)
 
     def _target(self, name: str) -> TargetTable:
         """The target of this name. Raises InvalidRequest for a missing target."""
@@ -670,11 +668,7 @@ class Sink:
                 concern(failure, bad or {each.table for each in parts})
                 raise failure from error
         self._rows += len(batch)
-        counts = np.bincount(batch.kinds.to_numpy(zero_copy_only=False), minlength=len(KIND_TEXTS))
-        kinds = self.progress.tables.setdefault(target.identifier, {})
-        for kind, count in zip(KIND_TEXTS, counts.tolist(), strict=True):
-            if count:
-                kinds[kind] = kinds.get(kind, 0) + count
+        self.progress.count(target.identifier, batch)
 
     # --- checkpoints ------------------------------------------------------------------------------
 

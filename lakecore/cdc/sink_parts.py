@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
-from lakecore.cdc.quarantine import OF_ALL_TABLES, OnTableError, SetAside
+from lakecore.cdc.quarantine import OF_ALL_TABLES, OnTableError, SetAside, concern
 from lakecore.cdc.target_rules import target_names
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
@@ -21,7 +21,7 @@ from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.rows.conform import KindRule, conform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -60,9 +60,10 @@ class Rules(Protocol):
         schema: SourceSchema,
         *,
         first: bool,
-    ) -> None:
+    ) -> bool:
         """Create the target table, or check the existing one if the pipeline has no state yet.
 
+        False if the table cannot take rows of that schema, but may take earlier rows of the source.
         Raises InvalidRequest if the existing table can never take rows of that schema.
         """
 
@@ -131,6 +132,14 @@ class Progress:
     caught_up: bool = False
     rows_per_second: float = 0.0
 
+    def count(self, target: str, batch: ChangeBatch) -> None:
+        """Count the rows that are written to a target."""
+        counts = np.bincount(batch.kinds.to_numpy(zero_copy_only=False), minlength=len(KIND_TEXTS))
+        kinds = self.tables.setdefault(target, {})
+        for kind, count in zip(KIND_TEXTS, counts.tolist(), strict=True):
+            if count:
+                kinds[kind] = kinds.get(kind, 0) + count
+
     def copied_tables(self) -> dict[str, dict[str, int]]:
         return {name: {**kinds} for name, kinds in self.tables.items()}
 
@@ -193,6 +202,29 @@ def check_source(
             source_before=dict(stored),
             source=dict(given),
         )
+
+
+def check_alone(target: str, tables: Collection[SourceTable]) -> None:
+    """Raise InvalidRequest if a target has the rows of several source tables."""
+    if len(tables) > 1:
+        raise InvalidRequest(
+            "the source removed rows of one of several tables of a target, so it is not known "
+            "which rows are its own; `--truncate ignore` keeps rows that a statement removed",
+            target=target,
+            tables=[*map(str, sorted(tables))],
+        )
+
+
+def target_gone(target: str, tables: Iterable[SourceTable], state: str) -> InvalidRequest:
+    """The error of a missing target for its source tables."""
+    error = InvalidRequest(
+        "the target table of a running pipeline is gone: `lakecore cdc resync` makes it again "
+        "for a table in quarantine; without quarantine, remove the state of the pipeline",
+        table=target,
+        state=state,
+    )
+    concern(error, tables)
+    return error
 
 
 POSITION_PROPERTY = "lakecore.cdc.position"

@@ -505,8 +505,8 @@ class TargetRules:
         schema: SourceSchema,
         *,
         first: bool,
-    ) -> None:
-        """Create the target, or check the existing one.
+    ) -> bool:
+        """Create the target, or check the existing one; False if rows of that schema do not fit.
 
         Raises InvalidRequest for a key type that maps several keys of the source to one.
         """
@@ -524,11 +524,13 @@ class TargetRules:
             self.made.add(target)
             for note in schema.notes:
                 log.warning("type of a column. table=%s column=%s", target, note)
-            return
+            return True
         found = catalog.get_table(target).context.schema
         self._check_existing(found, target, schema, first=first)
-        if not first or target in self.made:
-            return
+        if not first:
+            return self._takes(found, schema)
+        if target in self.made:
+            return True
         changes = [
             SchemaChange.set_option(key, value)
             for key, value in self.table_conf.items()
@@ -536,6 +538,14 @@ class TargetRules:
         ]
         if changes:
             catalog.alter_table(target, changes)
+        return True
+
+    def _takes(self, found: TableSchema, schema: SourceSchema) -> bool:
+        try:
+            self.changes(found, schema)
+        except InvalidRequest:
+            return False
+        return True
 
     def check(
         self,

@@ -103,7 +103,7 @@ class PlainRules:
 
     def create(
         self, catalog: object, table: object, target: str, given: SourceSchema, *, first: bool
-    ) -> None:
+    ) -> bool:
         del table, first
         if "bad" in target:
             raise InvalidRequest("the target does not fit", table=target)
@@ -114,6 +114,7 @@ class PlainRules:
             options=self.options,
             ignore_if_exists=True,
         )
+        return True
 
     def check(self, catalog: object, table: object, target: str, given: SourceSchema) -> None:
         del catalog, table, given

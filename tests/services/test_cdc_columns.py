@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from typing import TYPE_CHECKING, Any
@@ -167,6 +168,104 @@ def test_renewed_and_rounded_columns_of_postgres(
         check(cursor, tmp_path, "columns_of", tables)
     finally:
         cursor.execute("SELECT pg_drop_replication_slot('columns_of')")
+
+
+def test_a_column_comes_back_after_the_pipeline_saw_that_it_was_dropped(
+    mariadb_log: Server, postgres_log: Server, quick_heartbeats: None, tmp_path: Path
+) -> None:
+    del quick_heartbeats
+    slot = postgres_command(postgres_log, tmp_path / "p", "back_of", slot="back_of")
+    for cursor, given, verb, warehouse in (
+        (postgres(postgres_log), slot, "SCHEMA", tmp_path / "p"),
+        (
+            connect(mariadb_log),
+            command(mariadb_log, tmp_path / "m", "mysql_sync_database", "back_of"),
+            "DATABASE",
+            tmp_path / "m",
+        ),
+    ):
+        run(cursor, f"CREATE {verb} back_of")
+        made(cursor, "back_of", {"t": [], "u": []})
+        mirror(given)
+        altered(cursor, "back_of", {"t": ["DROP COLUMN c"]}, has_rows=False)
+        altered(cursor, "back_of", {"u": ["DROP COLUMN c"]}, has_rows=True)
+        mirror(given)
+        altered(cursor, "back_of", {"t": ["ADD COLUMN c int"]}, has_rows=False)
+        altered(cursor, "back_of", {"u": ["ADD COLUMN c int"]}, has_rows=False)
+        mirror(given)
+        check(cursor, warehouse, "back_of", {"t": [], "u": []})
+    postgres(postgres_log).execute("SELECT pg_drop_replication_slot('back_of')")
+
+
+def test_a_copy_with_another_type_is_set_aside_before_its_first_row(
+    mariadb_log: Server, quick_heartbeats: None, tmp_path: Path
+) -> None:
+    """No statement on the table changes the type. Its target has all rows before the copy."""
+    del quick_heartbeats
+    cursor = connect(mariadb_log)
+    run(cursor, "CREATE DATABASE typed_of")
+    made(cursor, "typed_of", {"t": [], "u": []})
+    given = command(mariadb_log, tmp_path, "mysql_sync_database", "typed_of")
+    mirror(given)
+    run(
+        cursor,
+        "USE typed_of",
+        LATER.format("t"),
+        "CREATE TABLE copy LIKE t",
+        "ALTER TABLE copy MODIFY e varchar(20)",
+        "INSERT INTO copy SELECT * FROM t",
+        "RENAME TABLE t TO old, copy TO t",
+        LATER.format("u"),
+    )
+    for ends_with in (3, 0):
+        (held,) = mirror(given, ends_with=ends_with)["quarantine"]
+        assert held["table"] == "t"
+        assert "the type of a column changed at the source" in held["reason"]
+    assert [row["id"] for row in mirrored(tmp_path, "t", [{"id": 0}])] == [1, 2, 3]
+    check(cursor, tmp_path, "typed_of", {"u": []})
+
+    run(cursor, "ALTER TABLE t MODIFY e int", LATER.format("u").replace("3", "4"))
+    asked = ran(["cdc", "resync", "mysql_sync_database-m", f"--warehouse={tmp_path}", "--tables=t"])
+    assert asked.code == 0, asked.err
+    assert mirror(given)["quarantine"] == []
+    check(cursor, tmp_path, "typed_of", {"t": [], "u": []})
+
+
+SEEN_LATE = {
+    "none": ["ADD COLUMN f int", "ALTER COLUMN id SET NOT NULL"],
+    "again": ["ADD COLUMN f int", "DROP COLUMN f", "ADD COLUMN f int"],
+    "gap": ["ADD COLUMN f int, DROP COLUMN c", "DROP COLUMN f", "ADD COLUMN f int"],
+    "named": ["ADD COLUMN f int", "RENAME COLUMN f TO x", "ADD COLUMN f int"],
+    "rounded": ["ADD COLUMN f decimal(10,2)", "ALTER f TYPE decimal(9,1)"],
+    "wider": ["ADD COLUMN f int", "ALTER f TYPE bigint", "ALTER f SET NOT NULL"],
+    "text": ["ADD COLUMN f int", "ALTER f TYPE varchar(20)"],
+}
+"""By table, the changes of a new column `f`; it gets values after the first one."""
+
+
+def test_a_column_that_changed_before_its_rows_were_read(
+    postgres_log: Server, tmp_path: Path
+) -> None:
+    """When the pipeline reads the values, the database has another column, or another type."""
+    cursor = postgres(postgres_log)
+    run(cursor, "CREATE SCHEMA late_of")
+    made(cursor, "late_of", SEEN_LATE)
+    given = postgres_command(postgres_log, tmp_path, "late_of", slot="late_of")
+    try:
+        mirror(given)
+        for name, (first, *later) in SEEN_LATE.items():
+            altered(cursor, "late_of", {name: [first]}, has_rows=False)
+            run(cursor, f"UPDATE late_of.{name} SET f = 12.25")
+            altered(cursor, "late_of", {name: later}, has_rows=False)
+        done = ran([*given, "--until=caught-up"])
+        (held,) = json.loads(done.out.splitlines()[-1])["quarantine"]
+        assert (held["table"], done.code) == ("late_of.text", 3)
+        assert "the type of a column changed at the source" in held["reason"]
+        check(cursor, tmp_path, "late_of", {name: [] for name in SEEN_LATE if name != "text"})
+        again = re.findall(r"table is read again. table=postgres.late_of.(\w+)", done.err)
+        assert sorted({*again}) == ["again", "gap", "named", "rounded", "text"]
+    finally:
+        cursor.execute("SELECT pg_drop_replication_slot('late_of')")
 
 
 def test_types_of_mariadb_that_the_log_has_as_bytes(

@@ -29,10 +29,10 @@ from lakecore.cdc.types.mapping import (
 )
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.masking import mask_exception
-from lakecore.model.types import LENGTH_MAX, DataType, Field, Json, Root, with_nullable
+from lakecore.model.types import LENGTH_MAX, DataType, Field, Root, with_nullable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 # --- postgres ------------------------------------------------------------------------------------
@@ -433,24 +433,6 @@ def read_columns(
     )
     keys = sorted((int(str(row[6])), str(row[0])) for row in rows if row[5])
     return columns, tuple(name for _, name in keys)
-
-
-def read_identities(cursor: Cursor, names: Collection[str]) -> dict[str, dict[str, Json]]:
-    """By table and column, as JSON values: the number, which is never reused, and the type.
-
-    A type is given by its number and its modifier.
-    """
-    cursor.execute(
-        "SELECT n.nspname || '.' || c.relname, a.attname, a.attnum, a.atttypid::int8, a.atttypmod "
-        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-        "WHERE n.nspname || '.' || c.relname = ANY(%s)",
-        (list(names),),
-    )
-    found: dict[str, dict[str, Json]] = {}
-    for table, column, *stated in cursor.fetchall():
-        found.setdefault(str(table), {})[str(column)] = [int(str(each)) for each in stated]
-    return found
 
 
 def type_names(cursor: Cursor, oids: Sequence[int]) -> dict[int, str]:

@@ -51,6 +51,12 @@ from lakecore.cdc.events import (
     SourceTable,
     Step,
 )
+from lakecore.cdc.postgres.altered import (
+    Announced,
+    altered_tables,
+    announced,
+    read_identities,
+)
 from lakecore.cdc.postgres.connection import (
     Connection,
     Cursor,
@@ -60,10 +66,8 @@ from lakecore.cdc.postgres.connection import (
     connect,
     locked_error,
     plain_postgres_errors,
-    postgres_type,
     quoted,
     read_columns,
-    read_identities,
     read_tables,
     source_schema,
     type_names,
@@ -258,6 +262,8 @@ class PostgresSource:
         try:
             with of_tables(table), self._errors():
                 cursor = connection.cursor()
+                # Before the columns: the next look notices what changes in between.
+                identities = read_identities(cursor, [table.name])
                 tables = self._tables(cursor, {table})
                 if not tables:
                     raise NotFound("the source has no such table", table=str(table))
@@ -275,7 +281,7 @@ class PostgresSource:
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 if start is None:
                     place.marks[table.name] = _mark(cursor)
-                    place.columns = {**place.columns, **read_identities(cursor, [table.name])}
+                    place.columns = {**place.columns, **identities}
                 for batch in self._rows(cursor, found, "rows_again", within):
                     yield Step(batches=(batch,), position=after)
                     keys.append(batch.rows.select(found.schema.primary_key))
@@ -445,6 +451,7 @@ class PostgresSource:
             )
             fill = partial(self._fill, cursor)
             rows = StreamRows(fill, takes_metadata=self._settings.takes_metadata)
+            seen: list[Announced] = []
             begun_ms = said_ms = looked_ms = self._ambient.now_ms()
             while True:
                 message = stream.read_message()
@@ -452,9 +459,9 @@ class PostgresSource:
                 if now_ms - said_ms >= _FEEDBACK_MS:
                     stream.send_feedback(flush_lsn=self._committed, reply=True)
                     said_ms = now_ms
-                if place.transaction is None and now_ms - looked_ms >= _LOOK_MS:
-                    yield from self._look(cursor, rows, place, goal)
-                    looked_ms = now_ms
+                if place.transaction is None and (seen or now_ms - looked_ms >= _LOOK_MS):
+                    yield from self._look(cursor, rows, place, goal, seen)
+                    seen, looked_ms = [], now_ms
                 if message is None:
                     if not place.is_open:
                         if place.transaction is None:
@@ -468,10 +475,9 @@ class PostgresSource:
                     case Begin() as begin:
                         place.begin(begin)
                     case Relation() as relation:
-                        # A batch has one schema; later rows may have another. If the table was
-                        # known, it was altered.
-                        looked_ms = 0 if relation.id in rows.relations else looked_ms
-                        rows.relations[relation.id] = self._relation(cursor, relation)
+                        # A batch has one schema; later rows may have another.
+                        rows.relations[relation.id] = table = self._relation(cursor, relation)
+                        seen += announced(cursor, place, relation, table)
                     case Change() as change:
                         if place.counts():
                             self._add(change, rows, place, len(message.payload))
@@ -483,16 +489,22 @@ class PostgresSource:
                     case End() as end:
                         place.end(end)
                         large = rows.count >= _STEP_ROWS or rows.size >= _STEP_BYTES
-                        ends = large or now_ms - begun_ms >= _STEP_MS
+                        # Without a look, the source has not caught up.
+                        ends = not seen and (large or now_ms - begun_ms >= _STEP_MS)
                 if ends:
                     yield self._step(rows, place, goal)
                     begun_ms = self._ambient.now_ms()
 
     def _look(
-        self, cursor: Cursor, rows: StreamRows, place: StreamPlace, goal: int
+        self,
+        cursor: Cursor,
+        rows: StreamRows,
+        place: StreamPlace,
+        goal: int,
+        seen: Sequence[Announced],
     ) -> Iterator[Step]:
         """Add new tables to the publication; state the tables that are unread, or were altered."""
-        altered = self._altered(cursor, place, ())
+        altered = self._altered(cursor, place, (), seen)
         listed = [".".join(each) for each in read_tables(cursor, self._settings)]
         missing = unpublished(cursor, self._settings, listed)
         tables = (SourceTable(self._settings.database, each) for each in missing)
@@ -504,38 +516,15 @@ class PostgresSource:
             yield replace(self._step(rows, place, goal), unread=unread, altered=altered)
 
     def _altered(
-        self, cursor: Cursor, place: StreamPlace, tables: Sequence[StreamTable]
+        self,
+        cursor: Cursor,
+        place: StreamPlace,
+        tables: Sequence[StreamTable],
+        seen: Sequence[Announced] = (),
     ) -> tuple[Altered, ...]:
-        """The tables whose columns, or their types, have changed since the last look.
-
-        `tables`: tables to look at from now on. A table with a renewed column is returned until it
-        is read again, which updates `place.columns`.
-        """
-        names = {*place.columns, *(each.table.name for each in tables)}
-        known, altered = dict(place.columns), []
-        for name, now in read_identities(cursor, names).items():
-            table = SourceTable(self._settings.database, name)
-            before = known.get(name, now)
-            if not isinstance(before, dict) or not self._is_read(table):
-                continue
-            both = [(each, before[each], now[each]) for each in now if each in before]
-            is_renewed = any(_first(old) != _first(new) for _, old, new in both)
-            retyped = [column for column, old, new in both if old != new]
-            if retyped:
-                schema, _, own = name.partition(".")
-                columns, _ = read_columns(cursor, schema, own)
-                mapping = self._settings.mapping
-                types = {
-                    each.name.lower(): postgres_type(each.type, *each.precision_scale, mapping)
-                    for each in columns
-                    if each.name in retyped
-                }
-                altered.append(Altered(table=table, is_renewed=is_renewed, types=types))
-            if not is_renewed:
-                known[name] = now
-        if known != place.columns:
-            place.columns = known
-        return tuple(altered)
+        """The tables whose columns, or their types, have changed since the last look."""
+        found = altered_tables(cursor, self._settings, place, tables, seen)
+        return tuple(each for each in found if self._is_read(each.table))
 
     @staticmethod
     def _parsed(
@@ -648,10 +637,6 @@ class PostgresSource:
         )[1]
         # A table that was dropped meanwhile no longer states its key.
         return self._table(table, columns, here, comment, relation.identity, states_key=bool(now))
-
-
-def _first(given: Json) -> Json:
-    return given[0] if isinstance(given, list) else None
 
 
 def _text(value: object) -> str | None:
