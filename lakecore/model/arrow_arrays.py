@@ -388,7 +388,7 @@ def _fitting(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
 
 def _even(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
     pieces = max(-(-batch.num_rows // rows_max), -(-batch.nbytes // bytes_max))
-    if pieces <= 1:
+    if pieces < 2:
         yield batch
         return
     rows = max(1, -(-batch.num_rows // pieces))

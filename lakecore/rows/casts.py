@@ -279,7 +279,7 @@ def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     step = 10 ** (9 - precision)
     nanos = _digits(pc.struct_field(parts, "f"), 9) // step * step
-    values = whole * per_second + nanos // (1_000_000_000 // per_second)
+    values = whole * per_second + nanos // (10**9 // per_second)
     unit_step = per_second // 10**precision
     return _joined(array, values, numbers, unit_step).cast(pa.timestamp(wanted.unit)).view(wanted)
 
@@ -605,7 +605,7 @@ def _bare(array: pa.Array) -> pa.Array:
 
 
 def _per_second(array: pa.Array) -> int:
-    return {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[array.type.unit]
+    return _PER_SECOND[array.type.unit]
 
 
 def _timestamp_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:

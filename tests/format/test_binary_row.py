@@ -121,6 +121,13 @@ def test_every_arrow_form_of_text_gives_the_same_rows(form: pa.DataType) -> None
     assert hashes.tolist() == hash_rows([pa.array(TEXTS), numbers], [string, bigint]).tolist()
 
 
+def test_long_row_among_short_ones_has_the_hash_that_it_has_alone() -> None:
+    string, texts = [parse_type("STRING")], pa.array(["a", "x" * 100_000, None])
+    alone = [hash_rows([texts.slice(at, 1)], string)[0] for at in range(3)]
+
+    assert hash_rows([texts], string).tolist() == alone
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [

@@ -96,6 +96,10 @@ ASCENDING: dict[str, tuple[pa.DataType, list[Any]]] = {
         pa.timestamp("us"),
         [datetime(1900, 1, 1), datetime(1969, 12, 31, 23), datetime(2024, 1, 1, 0, 0, 0, 1000)],
     ),
+    "timestamp of milliseconds": (
+        pa.timestamp("ms"),
+        [datetime(1969, 12, 31, 23), datetime(1970, 1, 1), datetime(1970, 1, 1, 0, 0, 0, 1000)],
+    ),
     "decimal": (pa.decimal128(10, 2), [Decimal("-9.99"), Decimal("0.00"), Decimal("2.56")]),
     "wide decimal": (
         pa.decimal128(38, 2),

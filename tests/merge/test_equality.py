@@ -25,6 +25,12 @@ def equal(left: list[Any], right: list[Any], kind: pa.DataType) -> list[bool]:
     return list(found)
 
 
+def test_no_column_is_compared_once_all_rows_differ() -> None:
+    left, right = pa.table({"a": [1, 2]}), pa.table({"a": [2, 1]})
+
+    assert equal_rows(left, right, ["a", "gone"]).tolist() == [False, False]
+
+
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
     [

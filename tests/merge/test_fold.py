@@ -100,6 +100,21 @@ def test_function_says_whether_it_changes_a_single_value(
     assert (repr(fold(function, kind, [value], **options)) != repr([value])) is changes
 
 
+def test_functions_say_whether_the_order_of_values_matters() -> None:
+    orderless = {
+        function
+        for function, kind, _, options in SINGLE
+        if AGGREGATORS[function](
+            Aggregate(column="v", function=function, type=parse_type(kind), **options)
+        ).commutes
+    }
+
+    assert orderless == {
+        *("bool_and", "bool_or", "max", "min", "product", "sum"),
+        *("hll_sketch", "rbm32", "rbm64", "theta_sketch"),
+    }
+
+
 def test_every_function_is_asked() -> None:
     assert {function for function, *_ in SINGLE} >= set(AGGREGATORS) - {"first_not_null_value"}
 
@@ -112,6 +127,26 @@ def test_single_rows_stay_unless_the_merge_folds_them() -> None:
     assert kept == [(add, 5), (back, 7), (add, None)]
     folded = merged("aggregation", runs, spec_of("sum", "INT", folds_single=True))
     assert folded == [(add, 5), (add, -7), (add, None)]
+
+
+def test_removal_stays_if_older_rows_may_follow() -> None:
+    kinds = [RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER]
+    runs = [
+        replace(window([kind], [value])[0], sequence_min=at, sequence_max=at)
+        for at, (kind, value) in enumerate(zip(kinds, ["a", "b", "c"], strict=True))
+    ]
+    spec = MergeSpec(
+        key=("k",),
+        primary_key=("k",),
+        remove_on_delete=True,
+        keep_deletions=True,
+        in_key_order=True,
+        lacks_older=True,
+    )
+    rows = pa.concat_tables(MERGE_FUNCTIONS["partial-update"](runs, spec))
+
+    found = zip(rows.column(VALUE_KIND).to_pylist(), rows.column("v").to_pylist(), strict=True)
+    assert list(found) == [(RowKind.DELETE, "b"), (RowKind.UPDATE_AFTER, "c")]
 
 
 def test_single_rows_without_a_kind_stay() -> None:

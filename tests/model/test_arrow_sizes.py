@@ -33,6 +33,22 @@ ARRAYS: dict[str, pa.Array] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("rows_max", "bytes_max", "sizes"),
+    [
+        (100, 80, [10]),
+        (10, 79, [5, 5]),
+        (4, 80, [4, 4, 2]),
+        (9, 24, [3, 3, 3, 1]),
+        (9, 1, [1] * 10),
+    ],
+)
+def test_batch_is_cut_evenly(rows_max: int, bytes_max: int, sizes: list[int]) -> None:
+    batch = pa.record_batch({"a": pa.array(range(10), pa.int64())})
+
+    assert [piece.num_rows for piece in cut(batch, rows_max, bytes_max)] == sizes
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize(("start", "count"), [(0, 5), (1, 4), (2, 1), (3, 0)])
 def test_each_row_counts_what_its_own_copy_takes(name: str, start: int, count: int) -> None:

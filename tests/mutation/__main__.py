@@ -57,6 +57,7 @@ NEAR_MAX = 1
 FOLDER = ROOT / ".mutation"
 LEFT_OUT = (
     "lakecore/io/hive/",
+    "lakecore/io/stores/engine_files.py",
     "lakecore/io/stores/hdfs.py",
     "lakecore/io/stores/services.py",
     "lakecore/table/maintenance/iceberg_catalogs.py",

@@ -146,6 +146,7 @@ def test_prefixes_are_pruned_by_bytes() -> None:
     high = StartsWith(X, pa.scalar(b"\xff"))
 
     assert kept == [False, True, False]
+    assert prune(StartsWith(X, pa.scalar("ab")), pa.string(), ("ad", "ae", 0)) == [False]
     assert prune(high, pa.binary(), (b"\xfe", b"\xfe\xff", 0), (b"\xff", b"\xff\x01", 0)) == [
         False,
         True,

@@ -159,6 +159,23 @@ def test_quiet_hours_come_again_every_day() -> None:
     assert compacts == [False, False, True]
 
 
+def test_lone_run_of_level_0_is_compacted_after_so_many_idle_picks() -> None:
+    lookups = {
+        "changelog-producer": "lookup",
+        "lookup-compact": "gentle",
+        "lookup-compact.max-interval": "3",
+        "num-sorted-run.compaction-trigger": "3",
+    }
+    bucket = Bucket(CompactionPolicy.of(parse_options(lookups)), Load(commit_bytes=100))
+    compacts = []
+    for number in range(6):
+        if number % 3 == 0:
+            bucket.flush()
+        compacts.append(bucket.compact() is not None)
+
+    assert compacts == [False, False, True] * 2
+
+
 # --- laws ----------------------------------------------------------------------------------------
 
 FEW_SNAPSHOTS = {"snapshot__num_retained__max": "10"}

@@ -194,8 +194,8 @@ class RangeBitmapIndex:
 
     def __init__(self, body: bytes, form: ValueForm) -> None:
         self._body, self._form = body, form
-        head, self._dictionary_at = _head(body, 0, 13)
-        version, self.row_count, self._count = struct.unpack_from(">bii", head)
+        head, self._dictionary_at = _head(body, 0)
+        version, self.row_count, self._count = _unpacked(">bii", head)
         if version != _VERSION:
             raise CorruptTable("a range bitmap has an unknown version", version=version)
         self._slices_at = self._dictionary_at + int_at(body, len(head))
@@ -247,8 +247,8 @@ class RangeBitmapIndex:
     @cached_property
     def _chunks(self) -> list[_Chunk]:
         body = self._body
-        head, at = _head(body, self._dictionary_at, 13)
-        version, count, offsets, heads = struct.unpack_from(">biii", head)
+        head, at = _head(body, self._dictionary_at)
+        version, count, offsets, heads = _unpacked(">biii", head)
         if version != _VERSION:
             raise CorruptTable("a range bitmap has an unknown version", version=version)
         at += offsets
@@ -256,7 +256,7 @@ class RangeBitmapIndex:
         found = []
         for _ in range(count):
             first, at = self._form.key_at(body, at + 1)
-            number, offset, own, second, _ = struct.unpack(">iiiii", _part(body, at, 20))
+            number, offset, own, second, _ = _unpacked(">iiiii", body, at)
             at += 20
             found.append(_Chunk(first, number, values_at + offset, own, second))
         return found
@@ -264,8 +264,8 @@ class RangeBitmapIndex:
     @cached_property
     def _slices(self) -> BitSlices:
         body = self._body
-        head, start = _head(body, self._slices_at, 10)
-        version, count, rows_length, _ = struct.unpack_from(">bbii", head)
+        head, start = _head(body, self._slices_at)
+        version, count, rows_length, _ = _unpacked(">bbii", head)
         if version != _VERSION:
             raise CorruptTable("a range bitmap has an unknown version", version=version)
         places = [
@@ -278,12 +278,14 @@ class RangeBitmapIndex:
         return BitSlices(rows, slices)
 
 
-def _head(body: bytes, at: int, length_min: int) -> tuple[bytes, int]:
+def _head(body: bytes, at: int) -> tuple[bytes, int]:
     """A head, which follows its length, and where it ends."""
     length = int_at(body, at)
-    if length < length_min:
-        raise cut_short()
     return _part(body, at + 4, length), at + 4 + length
+
+
+def _unpacked(form: str, body: bytes, at: int = 0) -> tuple[int, ...]:
+    return struct.unpack(form, _part(body, at, struct.calcsize(form)))
 
 
 def _part(body: bytes, start: int, length: int) -> bytes:

@@ -384,7 +384,8 @@ class _OrcFile:
         self._file = file
         self._path = path
         self._size_bytes = file.size()
-        end = self._read(max(0, self._size_bytes - _POSTSCRIPT_BYTES_MAX), _POSTSCRIPT_BYTES_MAX)
+        start = max(0, self._size_bytes - _POSTSCRIPT_BYTES_MAX)
+        end = self._read(start, self._size_bytes - start)
         self._postscript: PostScript = read_postscript(end)
         self._body_end = self._size_bytes - self._postscript.tail_bytes
         if self._body_end < len(MAGIC):
@@ -477,9 +478,8 @@ class _OrcFile:
                 case 1:  # zlib
                     return zlib.decompressobj(wbits=-15).decompress(chunk, most)
                 case 5:  # zstd
-                    size = zstandard.get_frame_parameters(chunk).content_size
-                    if size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR):
-                        most = min(most, size)
+                    # The size that the frame states, or -1, is allocated whatever the limit is.
+                    _check_chunk(zstandard.frame_content_size(chunk), most)
                     return zstandard.ZstdDecompressor().decompress(chunk, max_output_size=most)
                 case _:
                     return _unsnapped(chunk, most)
@@ -496,16 +496,18 @@ class _OrcFile:
         return crc
 
     def _read(self, at: int, size_bytes: int) -> bytes:
-        size_bytes = min(size_bytes, self._size_bytes - at)
-        if size_bytes < 0:
-            message = "a part is outside the file"
-            raise ValueError(message)
         self._file.seek(at)
         data: bytes = self._file.read(size_bytes)
         if len(data) != size_bytes:
             message = "the file is cut short"
             raise ValueError(message)
         return data
+
+
+def _check_chunk(size: int, most: int) -> None:
+    if size > most:
+        message = "a chunk of the tail becomes too large"
+        raise ValueError(message)
 
 
 def _unsnapped(chunk: bytes, most: int) -> bytes:
@@ -516,9 +518,7 @@ def _unsnapped(chunk: bytes, most: int) -> bytes:
         shift += 7
         if byte < 0x80:
             break
-    if size > most:
-        message = "a chunk of the tail becomes too large"
-        raise ValueError(message)
+    _check_chunk(size, most)
     plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
     return plain
 

@@ -135,7 +135,7 @@ def _large_hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
     """Whether the codec hardly compresses the first value. Skipping compression saves a copy."""
     chunk = next(chunk for chunk in column.chunks if len(chunk) > chunk.null_count)
     value = chunk.drop_null()[0].as_buffer()
-    data = value.slice(0, min(value.size, _LARGE_SAMPLE_BYTES))
+    data = value[:_LARGE_SAMPLE_BYTES]
     shrunk: bool = codec.compress(data).size <= _COMPRESSED_SHARE_MAX * data.size
     return not shrunk
 

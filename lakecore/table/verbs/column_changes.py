@@ -620,7 +620,7 @@ class ColumnChanges:
             numbers, positions = (rows.column(each).to_numpy() for each in (_UNIT, _POSITION))
             begins = np.flatnonzero(np.diff(numbers, prepend=-1))
             for begin, end in zip(begins, [*begins[1:], len(numbers)], strict=True):
-                own = rows.slice(begin, end - begin).select(list(self._written))
+                own = rows[begin:end].select(list(self._written))
                 self._write_rows(units[int(numbers[begin])], positions[begin:end], own)
 
     def _write_rows(self, unit: Split, positions: np.ndarray, new: pa.Table) -> None:

@@ -119,6 +119,9 @@ def test_texts_are_hashed_by_xxh64() -> None:
 
     hashes = [int(each) & (1 << 64) - 1 for each in hash_texts(texts.slice(0, 3))]
     assert hashes == [0xEF46DB3751D8E999, 0xD24EC4F1A98C6E5B, 0x44BC2CF5AD770999]
+    longer = [b"xxhash", b"Nobody inspects the spammish repetition"]
+    hashes = [int(each) & (1 << 64) - 1 for each in hash_texts(pa.array(longer, pa.large_binary()))]
+    assert hashes == [0x32DD38952C4BC720, 0xFBCEA83C8A378BF1]
     each_alone = [hash_texts(texts.slice(at, 1))[0] for at in range(len(texts))]
     assert hash_texts(texts).tolist() == each_alone
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import orc
 
 from lakecore.errors import CorruptTable, LakecoreError
+from lakecore.format.orc_tail import read_footer
+from lakecore.io.files import orc_files
 from lakecore.io.files.data_files import WriteFormat, open_writer, read_file
 from lakecore.io.files.file_format import Checks
 from lakecore.io.files.orc_files import check_orc
@@ -56,6 +58,10 @@ def ours(path: Path) -> None:
 
 def foreign(path: Path, codec: str) -> None:
     orc.write_table(TABLE, path, compression=codec, stripe_size=1 << 14)
+
+
+def with_large_footer(path: Path, codec: str) -> None:
+    orc.write_table(pa.table({f"column {at}": [at] for at in range(100)}), path, compression=codec)
 
 
 def test_other_readers_see_no_checksums(tmp_path: Path) -> None:
@@ -110,6 +116,38 @@ def test_broken_structure_of_another_program_is_refused(
         check_orc(LocalStore(), str(path))
     with pytest.raises(LakecoreError):
         list(read_file(LocalStore(), str(path), fields=FIELDS))
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zlib", "snappy", "zstd"])
+def test_tail_may_be_as_large_as_the_limit(
+    codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sizes = tmp_path / "a.orc", list[int]()
+
+    def noted(data: bytes) -> Any:
+        sizes.append(len(data))
+        return read_footer(data)
+
+    with_large_footer(path, codec)
+    monkeypatch.setattr(orc_files, "read_footer", noted)
+    check_orc(LocalStore(), str(path), Checks.ALWAYS)
+    monkeypatch.setattr(orc_files, "_FOOTER_BYTES_MAX", sizes[0])
+    check_orc(LocalStore(), str(path), Checks.ALWAYS)
+    monkeypatch.setattr(orc_files, "_FOOTER_BYTES_MAX", sizes[0] - 1)
+    if codec != "uncompressed":
+        with pytest.raises(CorruptTable, match=r"path=.*a\.orc"):
+            check_orc(LocalStore(), str(path), Checks.ALWAYS)
+
+
+def test_frame_of_zstd_that_states_a_huge_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    with_large_footer(path, "zstd")
+    magic, size = b"\x28\xb5\x2f\xfd", b"\xe0" + (1 << 62).to_bytes(8, "little")
+    first, *frames = path.read_bytes().split(magic)
+    path.write_bytes(magic.join([first, *(size + frame[len(size) :] for frame in frames)]))
+
+    with pytest.raises(CorruptTable, match="a chunk of the tail becomes too large"):
+        check_orc(LocalStore(), str(path))
 
 
 def test_no_mutation_of_ours_reaches_the_decoder(tmp_path: Path) -> None:

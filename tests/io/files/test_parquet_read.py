@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,13 @@ import pytest
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.format.variant import json_of_variants
 from lakecore.io.files import parquet_read
-from lakecore.io.files.data_files import read_file, read_positions
+from lakecore.io.files.data_files import open_writer, read_file, read_positions
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
-from lakecore.io.files.file_format import Checks
+from lakecore.io.files.file_format import Checks, WriteFormat
+from lakecore.io.files.parquet_open import open_parquet
 from lakecore.io.files.parquet_read import _Known, _Pieces, check_chunks
 from lakecore.io.stores.local import LocalStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import process_budget
 from lakecore.model.types import Field, arrow_type, parse_type
 
@@ -298,6 +300,41 @@ def test_memory_of_large_rows_is_given_back(
     assert len(budgets) >= times
     assert {*budgets} <= {process_budget().size_bytes}
     assert bool(budgets) is bool(times)
+
+
+def test_bytes_in_memory_are_checked_unless_the_reader_forgoes_it() -> None:
+    store, path, fields = MemoryStore(), "a.parquet", FIELDS[1:]
+    writer = open_writer(store, path, fields, WriteFormat(compression="none"))
+    writer.write(pa.table({"v": [b"first", b"second"]}))
+    writer.close()
+    store.put(path, store.read(path).replace(b"first", b"other", 1))
+
+    def found(checks: Checks) -> pa.Table:
+        batches = [rows for _, rows in read_positions(store, path, fields=fields, checks=checks)]
+        return pa.Table.from_batches(batches)
+
+    assert found(Checks.NEVER).column("v").to_pylist() == [b"other", b"second"]
+    with pytest.raises(CorruptTable, match="checksum"):
+        found(Checks.ONCE)
+
+
+@pytest.mark.parametrize("columns", [255, 256])
+def test_strings_of_many_columns_are_narrow(
+    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, widths = tmp_path / "a.parquet", list[bool]()
+    pq.write_table(pa.table({f"c{at}": ["x"] for at in range(columns)}), path)
+
+    def noted(*given: Any, wide: bool = True, **named: Any) -> Any:
+        widths.append(wide)
+        return open_parquet(*given, wide=wide, **named)
+
+    monkeypatch.setattr(parquet_read, "open_parquet", noted)
+    fields = [Field(id=at, name=f"c{at}", type=parse_type("STRING")) for at in range(columns)]
+
+    (batch,) = read_file(LocalStore(), str(path), fields=fields)
+    assert batch.num_columns == columns
+    assert (False in widths) is (columns >= 256)
 
 
 def test_shredded_columns_are_read_whole(tmp_path: Path) -> None:

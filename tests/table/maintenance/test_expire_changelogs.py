@@ -50,6 +50,17 @@ def test_changes_of_expired_snapshots_are_read(producer: str) -> None:
     assert held(reopened(table)) == "0 v4 | 1 v3"
 
 
+def test_hints_of_changelogs_are_repaired() -> None:
+    table = long_lived()
+    layout, store = table.context.layout, table.context.store
+    hints = layout.changelog_earliest_hint, layout.changelog_latest_hint
+    for hint in hints:
+        store.put(hint, b"9")
+
+    assert reopened(table).repair_hints() == (5, 5)
+    assert [store.read(hint) for hint in hints] == [b"1", b"4"]
+
+
 def test_files_that_were_compacted_away_stay_for_their_changelog() -> None:
     table = long_lived()
     table.compact(full=True)

@@ -10,13 +10,17 @@ import pytest
 
 from lakecore.io.spill import SpillDirectory
 from lakecore.table.sections import windows
+from lakecore.table.sections.windows import Rounds
 from property_tests.profile import pairs
 from tests.tables import changed, held, new_table, put, reopened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from lakecore.io.spill import SpilledRun
+    from lakecore.lsm.levels import SortedRun
+    from lakecore.merge.spec import Slice
     from lakecore.table.handle import Table
 
 COMMITS = 23
@@ -79,6 +83,20 @@ def test_runs_merged_in_rounds_give_the_same_rows(
     if producer != "none":
         assert changed(table.changes()) == changed(at_once.changes())
     assert len(spilled) > rounds_read
+
+
+def test_runs_of_level_0_are_merged_in_groups_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, sizes, merged = many_runs("deduplicate", 0), list[int](), Rounds._merged  # noqa: SLF001
+
+    def noted(self: Rounds, group: Sequence[SortedRun]) -> Iterator[Slice]:
+        sizes.append(len(group))
+        return merged(self, group)
+
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 7)
+    monkeypatch.setattr(Rounds, "_merged", noted)
+
+    assert held(table)
+    assert sizes == [6, 6, 6]
 
 
 def test_reading_in_rounds_leaves_nothing_on_disk(
