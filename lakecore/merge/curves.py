@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _SIGN = np.uint64(1 << 63)
 _ONE = np.uint64(1)
 _WORD_BYTES = 8
+_PER_MILLISECOND = {"ms": 1, "us": 10**3, "ns": 10**6}
 _WORD_BITS = 64
 _STEP_ROWS = 16_384
 """Rows whose bits are in memory at the same time, one byte for each bit."""
@@ -129,9 +130,7 @@ def _prefixes(column: pa.Array, length: int) -> np.ndarray:
     count = len(flat)
     offsets = np.frombuffer(flat.buffers()[1], np.int64, count + 1, 8 * flat.offset)
     data = flat.buffers()[2]
-    values = np.zeros(1, np.uint8)
-    if data is not None and data.size:
-        values = np.frombuffer(data, np.uint8)
+    values = np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
     sizes = np.where(_valid(column), np.diff(offsets), 0)
     place = np.arange(length)
     inside = place < sizes[:, None]
@@ -149,13 +148,8 @@ def _words(column: pa.Array) -> Words:
         # Paimon's byte for true is 0x81.
         true = np.uint64(0x81 << 56)
         return np.where(np.asarray(pc.fill_null(column, fill_value=False)), true, np.uint64(0))
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return _signed(_milliseconds(column))
-    if pa.types.is_time(kind):
-        width = pa.int32() if pa.types.is_time32(kind) else pa.int64()
-        per_ms = {"s": 0.001, "ms": 1, "us": 10**3, "ns": 10**6}[kind.unit]
-        count = np.asarray(pc.fill_null(column.view(width), 0)).astype(np.int64)
-        return _signed(count * 1000 if per_ms < 1 else count // int(per_ms))
     if pa.types.is_decimal(kind) and kind.precision > _WIDE_DECIMAL_DIGITS:
         # The leading digits of a wide decimal decide.
         wide = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0))
@@ -168,8 +162,10 @@ def _words(column: pa.Array) -> Words:
 
 
 def _milliseconds(column: pa.Array) -> np.ndarray:
-    count = np.asarray(pc.fill_null(column.view(pa.int64()), 0)).astype(np.int64)
-    return count // {"ms": 1, "us": 10**3, "ns": 10**6}[column.type.unit]
+    width = pa.int32() if pa.types.is_time32(column.type) else pa.int64()
+    count = np.asarray(pc.fill_null(column.view(width), 0)).astype(np.int64)
+    unit = column.type.unit
+    return count * 1000 if unit == "s" else count // _PER_MILLISECOND[unit]
 
 
 def _signed(values: np.ndarray) -> Words:

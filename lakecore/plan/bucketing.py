@@ -425,7 +425,7 @@ def moves_of(
             deletes=np.zeros(int(kept.sum()), np.bool_),
             new_partitions=new_partitions,
             new_keys=new_keys,
-            left=np.zeros(0, np.int64),
+            left=np.array([], np.int64),
             last=last,
         )
     leaves = np.flatnonzero(begins & (previous != NOWHERE))

@@ -123,6 +123,20 @@ def test_one_column_sorts_by_its_values(kind: str) -> None:
     assert found[-1] <= found[0]
 
 
+@pytest.mark.parametrize(
+    ("make", "units"), [(pa.timestamp, ["s", "ms", "us", "ns"]), (pa.time32, ["s", "ms"])]
+)
+def test_unit_of_a_time_does_not_change_its_key(make: Any, units: list[str]) -> None:
+    seconds = pa.array([0, 1, 5_000, 86_399, None], make("s"))
+
+    found = [keys("zorder", pa.table({"c": seconds.cast(make(unit))})) for unit in units]
+    assert found == [found[0]] * len(units)
+    if make is pa.time32:
+        micros = seconds.cast(pa.time64("us"))
+        for column in (micros, micros.cast(pa.time64("ns"))):
+            assert keys("zorder", pa.table({"c": column})) == found[0]
+
+
 @pytest.mark.parametrize("kind", ASCENDING)
 def test_plain_order_has_null_first(kind: str) -> None:
     arrow, values = ASCENDING[kind]

@@ -49,6 +49,15 @@ def test_batch_is_cut_evenly(rows_max: int, bytes_max: int, sizes: list[int]) ->
     assert [piece.num_rows for piece in cut(batch, rows_max, bytes_max)] == sizes
 
 
+@pytest.mark.parametrize(
+    ("bytes_max", "sizes"), [(40, [10]), (39, [9, 1]), (8, [2] * 5), (7, [1] * 10), (0, [1] * 10)]
+)
+def test_batch_of_shared_values_is_cut_by_their_bytes(bytes_max: int, sizes: list[int]) -> None:
+    batch = pa.record_batch({"a": pa.array(["abcd"] * 10, pa.string_view())})
+
+    assert [piece.num_rows for piece in cut(batch, 100, bytes_max)] == sizes
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize(("start", "count"), [(0, 5), (1, 4), (2, 1), (3, 0)])
 def test_each_row_counts_what_its_own_copy_takes(name: str, start: int, count: int) -> None:

@@ -105,6 +105,18 @@ def test_nanoseconds_are_found_in_an_index_of_microseconds(op: Op, rows: list[in
     assert (None if found is None else sorted(found)) == rows
 
 
+def test_zero_is_sought_with_either_sign() -> None:
+    form = value_form(parse_type("DOUBLE"))
+    assert form is not None
+    for held in (0.0, -0.0):
+        writer = BloomFilterWriter(form, 7, 1e-6)
+        writer.add(pa.array([held]))
+        index = ColumnIndex(BLOOM_FILTER, writer.finish(), form)
+        for sought in (0.0, -0.0):
+            condition = Compare("a", Op.EQ, pa.scalar(sought))
+            assert rows_that_may_match(condition, {"a": [index]}) is None
+
+
 # --- one column, every index ---------------------------------------------------------------------
 
 COLUMNS: dict[str, list[Any]] = {

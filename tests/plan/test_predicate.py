@@ -446,6 +446,7 @@ def test_expression_too_deep_to_be_read_may_match_any_row() -> None:
     deep = reduce(or_, [pl.col("i") == number for number in range(1_000)])
 
     assert from_polars(deep, SCHEMA) == UNKNOWN
+    assert from_polars(pl.col("i") == pl.lit(pl.Series([1, 2])).min(), SCHEMA) == UNKNOWN
 
 
 def test_condition_on_some_columns_is_the_part_that_needs_no_others() -> None:

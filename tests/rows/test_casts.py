@@ -163,8 +163,10 @@ def test_decimal_without_whole_digits_is_the_integer_0(digits: int) -> None:
 def test_text_that_cannot_be_read_is_refused_by_column_and_types(
     values: list[str], read: str
 ) -> None:
-    with pytest.raises(InvalidRequest, match=r"column=c stored=STRING wanted="):
+    with pytest.raises(InvalidRequest, match=r"column=c stored=STRING wanted=") as refused:
         cast_of(values, "STRING", read)
+    # Arrow says itself what does not fit into so few bits.
+    assert read == "TINYINT" or str(refused.value.facts["value"]) == repr(values[-1])
 
 
 def test_float_without_decimal_value_is_refused() -> None:

@@ -45,6 +45,7 @@ from lakecore.format.orc_tail import (
     stripe_rows,
     trailer_of,
 )
+from lakecore.format.varints import read_varint
 from lakecore.io.files.file_format import BatchSize, Checks, WriteFormat, abandon
 from lakecore.io.files.parquet_types import physical_schema
 from lakecore.io.freed_memory import release_freed
@@ -483,7 +484,7 @@ class _OrcFile:
                     return zstandard.ZstdDecompressor().decompress(chunk, max_output_size=most)
                 case _:
                     return _unsnapped(chunk, most)
-        except (zlib.error, zstandard.ZstdError, pa.ArrowException, OSError) as error:
+        except (zlib.error, zstandard.ZstdError, pa.ArrowException, OSError, IndexError) as error:
             message = f"a chunk of the tail cannot be decompressed: {error}"
             raise ValueError(message) from error
 
@@ -512,12 +513,7 @@ def _check_chunk(size: int, most: int) -> None:
 
 def _unsnapped(chunk: bytes, most: int) -> bytes:
     """The decompressed bytes of raw snappy data. The data begins with their number."""
-    size = shift = 0
-    for byte in chunk[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    size, _ = read_varint(chunk, 0)
     _check_chunk(size, most)
     plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
     return plain

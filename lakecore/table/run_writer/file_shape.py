@@ -228,9 +228,9 @@ class FileShape:
     def rows_between_looks(self, rows: pa.Table) -> int:
         """The number of rows to write before the file size is checked again."""
         wanted = self.write_format
-        row_bytes: int = max(1, size_of(rows) // max(1, rows.num_rows))
         size_bytes = min(wanted.row_group_bytes, max(self.target_bytes, _LOOK_BYTES_MIN))
-        return max(1, min(wanted.row_group_rows, size_bytes // row_bytes))
+        fitting: int = size_bytes * rows.num_rows // (size_of(rows) or 1)
+        return max(1, min(wanted.row_group_rows, fitting))
 
     @property
     def keyed(self) -> bool:

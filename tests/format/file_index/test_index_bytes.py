@@ -21,7 +21,7 @@ from lakecore.format.file_index.bloom_filter import (
     hash_texts,
     may_hold,
 )
-from lakecore.format.file_index.coded import stored_values, value_form
+from lakecore.format.file_index.coded import int_at, stored_values, value_form
 from lakecore.format.file_index.container import StoredIndex, decode_container, encode_container
 from lakecore.format.file_index.range_bitmap import (
     BsiIndex,
@@ -182,6 +182,14 @@ def test_bitmap_knows_the_rows_of_every_value(kind: str) -> None:
                 assert set(index.rows_of([same])) == rows
             for absent in (b"~",) if form.is_text else (99,):
                 assert not index.rows_of([absent])
+
+
+@pytest.mark.parametrize(("block_bytes", "blocks"), [(27, 4), (28, 2), (39, 2), (40, 2), (52, 1)])
+def test_blocks_of_a_bitmap_are_as_full_as_they_may_be(block_bytes: int, blocks: int) -> None:
+    writer = BitmapWriter(form_of("INT"), 2, block_bytes)
+    writer.add(column("INT", [1, 2, 3, 4]))
+
+    assert int_at(writer.finish(), 10) == blocks
 
 
 @pytest.mark.parametrize("kind", sorted(VALUES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -147,6 +148,23 @@ def test_frame_of_zstd_that_states_a_huge_size_is_refused(tmp_path: Path) -> Non
     path.write_bytes(magic.join([first, *(size + frame[len(size) :] for frame in frames)]))
 
     with pytest.raises(CorruptTable, match="a chunk of the tail becomes too large"):
+        check_orc(LocalStore(), str(path))
+
+
+@pytest.mark.parametrize("shift", [-1, 1, 1 << 20])
+def test_stripe_outside_the_file_is_refused(
+    shift: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.orc"
+    foreign(path, "zlib")
+
+    def shifted(data: bytes) -> Any:
+        parts, types, rows = read_footer(data)
+        last = parts[-1]
+        return [*parts[:-1], replace(last, offset=last.offset + shift)], types, rows
+
+    monkeypatch.setattr(orc_files, "read_footer", shifted)
+    with pytest.raises(CorruptTable, match="a stripe is outside the file, or overlaps another"):
         check_orc(LocalStore(), str(path))
 
 

@@ -261,6 +261,7 @@ def test_file_in_pieces_is_the_file() -> None:
     source = CountedReads(data)
     file = _Pieces(source, [(10, 20), (50, 10)])
     assert source.reads == [(20, 10), (10, 50)]
+    assert file.tell() == 0
     source.reads.clear()
 
     for start in (0, 5, 9, 10, 20, 29, 30, 45, 50, 59, 60, 95, 100):

@@ -56,6 +56,8 @@ def test_small_reads_and_reads_in_sequence_fetch_ahead() -> None:
     counted.file.seek(0)
     counted.file.read(70_000)  # a large read elsewhere
     assert counted.asked[2:] == [(0, 70_000)]
+    counted.file.seek(-6, io.SEEK_CUR)
+    assert counted.file.tell() == 70_000 - 6
     counted.file.seek(-END, io.SEEK_END)
     assert counted.file.read() == BYTES[SIZE - END : SIZE]
     assert len(counted.asked) == 3  # the end was read when the file was opened

@@ -10,8 +10,11 @@ import pytest
 
 from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
 from lakecore.io.stores.storage_errors import (
+    Answer,
     TranslatedFile,
+    answer,
     http_status,
+    lacks_bucket,
     plain_remote_errors,
 )
 
@@ -21,7 +24,8 @@ class ClientError(Exception):
 
     def __init__(self, **facts: object) -> None:
         super().__init__("refused")
-        vars(self).update(facts)
+        for name, value in facts.items():
+            setattr(self, name, value)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +60,55 @@ def test_error_of_a_client_is_one_of_lakecore(
         ({"status": "404"}, 404),
         ({"status_code": None, "code": 503}, 503),
         ({"code": "AccessDenied"}, None),
+        ({"code": 99}, None),
+        ({"code": 100}, 100),
+        ({"code": 599}, 599),
+        ({"code": 600}, None),
+        ({"response": {"ResponseMetadata": None}, "status": 400}, 400),
+        ({"__cause__": ClientError(__cause__=ClientError(code=418))}, 418),
         ({}, None),
     ],
 )
 def test_status_has_the_name_of_its_client(facts: dict[str, Any], status: int | None) -> None:
     assert http_status(ClientError(**facts)) == status
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (FileExistsError(17, "there"), Answer.TAKEN),
+        (ClientError(status=412), Answer.TAKEN),
+        (ClientError(status=409), Answer.BUSY),
+        (PermissionError(13, "no"), Answer.REFUSED),
+        (FileNotFoundError(2, "no"), Answer.REFUSED),
+        (ClientError(status=399), Answer.NONE),
+        (ClientError(status=400), Answer.REFUSED),
+        (ClientError(status=408), Answer.NONE),
+        (ClientError(status=429), Answer.NONE),
+        (ClientError(status=499), Answer.REFUSED),
+        (ClientError(status=500), Answer.NONE),
+        (ClientError(status=501), Answer.REFUSED),
+        (ClientError(status=502), Answer.NONE),
+        (ConnectionError(), Answer.NONE),
+    ],
+)
+def test_answer_to_a_conditional_put(error: Exception, meaning: Answer) -> None:
+    assert answer(error) is meaning
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (ClientError(response={"Error": {"Code": "NoSuchBucket"}}), True),
+        (ClientError(error_code="ContainerNotFound"), True),
+        (ClientError(__cause__=ClientError(error_code="ContainerNotFound")), True),
+        (OSError("The specified bucket does not exist."), True),
+        (ClientError(response={"Error": {"Code": "NoSuchKey"}}), False),
+        (ClientError(response="text"), False),
+    ],
+)
+def test_absent_bucket_is_told_from_an_absent_file(error: Exception, *, lacks: bool) -> None:
+    assert lacks_bucket(error) is lacks
 
 
 def test_every_call_of_a_file_is_translated() -> None:

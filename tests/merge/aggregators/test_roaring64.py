@@ -85,9 +85,11 @@ def test_container_may_be_of_another_kind_than_its_cardinality_wants() -> None:
     bits[[3, 70]] = 1
     few = _lone(1, 2, np.packbits(bits, bitorder="little").tobytes())
     many = _lone(2, 5000, np.arange(0, 10_000, 2).astype("<u2").tobytes())
+    runs = _lone(0, 5, struct.pack("<5H", 2, 3, 1, 9, 2))
 
     assert sketches.decode(few) == BitMap64([3, 70])
     assert sketches.decode(many) == BitMap64(range(0, 10_000, 2))
+    assert sketches.decode(runs) == BitMap64([3, 4, 9, 10, 11])
 
 
 @pytest.mark.parametrize("data", [b"", b"\1", b"garbage garbage", b"\1" * 40])

@@ -150,6 +150,16 @@ def test_bounds_of_texts_are_the_same_in_every_format(mode: str) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("group_bytes", "between"), [(1_000, 50), (399, 49), (80, 10), (4, 1)])
+def test_file_is_looked_at_after_the_rows_of_a_row_group(group_bytes: int, between: int) -> None:
+    table = new_table(COLUMNS)
+    shape = data_shape(table.schema, table.options)
+    small = replace(shape.write_format, row_group_rows=50, row_group_bytes=group_bytes)
+
+    rows = pa.table({"id": pa.array(range(100), pa.int64())})
+    assert replace(shape, write_format=small).rows_between_looks(rows) == between
+
+
 def test_keyed_file_has_key_number_kind_and_all_columns() -> None:
     table = new_table(COLUMNS)
     file = written(table)

@@ -11,9 +11,12 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import CorruptTable
+from lakecore.table.splits.read import BlobColumn
 from tests.blob_files import SAME, put_blobs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakecore.table.handle import Table
 
 
@@ -52,6 +55,23 @@ def test_values_are_those_of_the_newest_file(table: Table) -> None:
     assert table.to_polars(["v"])["v"].sort().to_list() == [f"v{key}" for key in range(6)]
     assert table.to_arrow(["b"], "k >= 4")["b"].null_count == 0
     assert table.count() == 6
+
+
+def test_values_of_any_size_that_adjoin_are_read_at_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranges, values = list[tuple[int, int]](), BlobColumn._values  # noqa: SLF001
+
+    def noted(self: BlobColumn, begin: int, end: int) -> Iterator[object]:
+        ranges.append((begin, end))
+        return values(self, begin, end)
+
+    put_blobs(table, "b", [b"a", b"bcd", b"ef"], 0)
+    put_blobs(table, "b", [b"g", None, b"h"], 3)
+    monkeypatch.setattr(BlobColumn, "_values", noted)
+
+    assert blobs(table) == [b"a", b"bcd", b"ef", b"g", None, b"h"]
+    assert sorted(end - begin for begin, end in ranges) == [1, 1, 3]
 
 
 def test_descriptors_say_where_values_are(table: Table) -> None:

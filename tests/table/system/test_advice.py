@@ -94,6 +94,12 @@ def test_healthy_table_gets_no_advice() -> None:
     assert (found.commits, found.interval_seconds) == (30, 300)
 
 
+def test_usual_file_is_one_above_level_0() -> None:
+    two_levels = lived(16 * MB, 400 * MB, num_levels="2")
+
+    assert facts_of(two_levels.context, PRICES["s3"]).file_bytes > 300 * MB
+
+
 def test_table_without_snapshots_gets_no_advice() -> None:
     assert advice_of(new_table().context).advice == ()
 
