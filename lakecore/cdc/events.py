@@ -140,17 +140,19 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Altered:
-    """A table in which a statement may have changed values without logging them.
+    """A table in which a statement may have changed values without logging them, or the key.
 
     - `is_renewed`: whether a new column has the name of an earlier column with other values;
     - `types`: columns, in lower case, that got this type; None for any type;
-    - `is_strict`: whether the source refused strings that are too long, and numbers out of range.
+    - `is_strict`: whether the source refused strings that are too long, and numbers out of range;
+    - `has_key`: whether the table is known to have a primary key now.
     """
 
     table: SourceTable
     is_renewed: bool = False
     types: Mapping[str, DataType | None] = field(default_factory=dict)
     is_strict: bool = False
+    has_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,12 @@ class Step:
     @property
     def count(self) -> int:
         return sum(len(batch) for batch in self.batches)
+
+    @property
+    def keyed(self) -> frozenset[SourceTable]:
+        """The tables that have a primary key, as this step shows."""
+        batches = {each.table for each in self.batches if each.schema.primary_key}
+        return frozenset(batches | {each.table for each in self.altered if each.has_key})
 
 
 class Source(Protocol):

@@ -103,6 +103,7 @@ class Sink:
         self._routes: dict[SourceTable, str | None] = {}
         self._known: dict[SourceTable, SourceSchema] = {}
         self._missing: set[str] = set()
+        self._keyless: set[SourceTable] = set()
         self._unfit: dict[SourceTable, SourceSchema] = {}
         self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
@@ -182,7 +183,11 @@ class Sink:
                 self._take_or_retry(step, source)
                 if step.caught_up and self._reader(source) is not None:
                     self._check_unfit()
-                unread = (*step.unread, *self._outdated(step.altered))
+                unread = [*step.unread, *self._outdated(step.altered)]
+                if isinstance(source, ReadsAgain) and self._settings.takes_new_tables:
+                    # Their rows were passed over without a key.
+                    unread += self._keyless & step.keyed
+                    self._keyless -= step.keyed
                 is_asked = bool(unread) and self._requests.add(unread)
                 caught_up |= step.caught_up and not unread
                 self.progress.caught_up |= caught_up
@@ -378,6 +383,7 @@ class Sink:
                 )
             log.warning("source table left out: it has no primary key. table=%s", table)
             self.progress.left_out[str(table)] = "it has no primary key"
+            self._keyless.add(table)
             return False
         if not known and not self._settings.takes_new_tables and not is_asked:
             log.info("source table left out: it is new. table=%s", table)
@@ -551,6 +557,7 @@ class Sink:
         self._unfit.pop(table, None)  # the read itself shows it
         if name is None:
             raise InvalidRequest("the pipeline leaves the table out", table=str(table))
+        self.progress.left_out.pop(str(table), None)
         self._routes[table] = name
         self._check_alone(name)
         if name in self._targets:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakecore.cdc.events import Cleared, SourceTable, Step
+from lakecore.cdc.events import Altered, Cleared, SourceTable, Step
 from lakecore.cdc.pipeline import request_resync
 from lakecore.cdc.quarantine import OnTableError
 from lakecore.cdc.state import Requests, StateFiles
@@ -308,6 +308,42 @@ def test_a_table_that_the_source_finds_later_is_read_and_followed() -> None:
     assert rows(parts(store)[0], "d.b") == BACK
     assert len(rows(parts(store)[0], "d.a")) == 3
     assert (progress.quarantine, files(store).requests()) == ((), {})
+
+
+class Keyed(Again):
+    """A source that says that B has a key, after the step before the last one."""
+
+    def steps(self, after: Position | None) -> Iterator[Step]:
+        for step in super().steps(after):
+            is_it = step.position["step"] == len(self.batches) - 1
+            yield replace(step, altered=(Altered(table=B, has_key=True),)) if is_it else step
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_table_that_gets_its_key_while_it_runs_is_read_at_once(*, stated: bool) -> None:
+    """A row shows the key, or a statement, after which no row follows."""
+    store = MemoryStore()
+    keyless = schema({"id": "INT NOT NULL", "v": "STRING"}, key=())
+    steps = [
+        [batch(A, ONE, ("+I", 1, "x"))],
+        [batch(A, ONE, ("+I", 2, "x")), batch(B, keyless, ("+I", 2, "old"), ("+I", 7, "n"))],
+        [batch(A, ONE, ("+I", 3, "x")), *([] if stated else [batch(B, ONE, ("+I", 5, "b"))])],
+        [batch(A, ONE, ("+I", 4, "x"))],
+        [batch(A, ONE, ("+I", 5, "x"))],
+    ]
+    chosen: dict[str, Any] = {
+        "on_table_error": QUARANTINE,
+        "takes_new_tables": True,
+        "needs_key": True,
+    }
+    _, sink = parts(store, **chosen)
+    kind = Keyed if stated else Again
+    progress = sink.run(kind(steps, known={A: ONE}), until_caught_up=True)
+
+    assert rows(parts(store)[0], "d.b") == [(2, "new"), (7, "n")]
+    assert len(rows(parts(store)[0], "d.a")) == 5
+    assert (progress.left_out, progress.quarantine) == ({}, ())
+    assert files(store).requests() == {}
 
 
 @pytest.mark.parametrize("fail_at", [0, 1, 2, 3, 5, 8, 13, 21])

@@ -580,9 +580,18 @@ class MySqlSource:
                 for name, each in found.retyped.items()
             },
             is_strict=event.is_strict,
+            has_key=self._needs_key and self._has_key_now(found.table),
         )
-        if altered.is_renewed or altered.types:
+        if altered.is_renewed or altered.types or altered.has_key:
             yield replace(self._step(batches, place, caught_up=False), altered=(altered,))
+
+    def _has_key_now(self, table: SourceTable) -> bool:
+        connection = connect(self._settings)
+        try:
+            _, primary, unique = read_columns(connection.cursor(), table.database, table.name)
+        finally:
+            connection.close()
+        return bool(self._settings.key(primary, unique))
 
     def _replaced(self, batches: LogBatches, place: Place) -> Iterator[Step]:
         """After column names came back without a statement: earlier changes, then the tables."""

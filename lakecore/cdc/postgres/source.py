@@ -147,6 +147,7 @@ class PostgresSource:
         self._accepts = accepts
         self._needs_key = needs_key
         self.left_out = frozenset[SourceTable]()
+        self._keyless = set[SourceTable]()
         self._stream: Connection | None = None
         self._committed = 0
 
@@ -329,6 +330,7 @@ class PostgresSource:
     ) -> StreamTable:
         is_left_out = self._needs_key and states_key and not key
         by_key = identity == "d" and (key or not states_key)
+        (self._keyless.add if is_left_out else self._keyless.discard)(table)
         with of_tables(table):
             if identity != "f" and not by_key and not is_left_out:
                 raise InvalidRequest(
@@ -503,17 +505,23 @@ class PostgresSource:
         goal: int,
         seen: Sequence[Announced],
     ) -> Iterator[Step]:
-        """Add new tables to the publication; state the tables that are unread, or were altered."""
+        """Add new tables to the publication; state the tables that are unread, or were altered.
+
+        A table that had no key, and has one now, is unread.
+        """
         altered = self._altered(cursor, place, (), seen)
         listed = [".".join(each) for each in read_tables(cursor, self._settings)]
         missing = unpublished(cursor, self._settings, listed)
-        tables = (SourceTable(self._settings.database, each) for each in missing)
-        found = {each for each in tables if self._is_read(each)}
-        unread: tuple[SourceTable, ...] = ()
+        late = {each for each in self._keyless if each.name in listed}
+        found = {SourceTable(self._settings.database, each) for each in missing} | late
+        found = {each for each in found if self._is_read(each)}
+        unread = set[SourceTable]()
         if found:
-            unread = self._publish(cursor, self._followed(cursor, found), is_read=False)
+            tables = self._followed(cursor, found)
+            unread |= {each.table for each in tables if each.table in late}
+            unread.update(self._publish(cursor, tables, is_read=False))
         if unread or altered:
-            yield replace(self._step(rows, place, goal), unread=unread, altered=altered)
+            yield replace(self._step(rows, place, goal), unread=(*unread,), altered=altered)
 
     def _altered(
         self,
