@@ -26,6 +26,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
@@ -166,7 +167,7 @@ class OrcWriter:
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
                 ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
-                old = ticks[(ticks < 0) & (ticks % TICKS[leaf.type.unit] != 0)]
+                old = ticks[np.fmod(ticks, TICKS[leaf.type.unit]) < 0]
                 if len(old):
                     raise Unsupported(
                         "ORC files cannot hold a timestamp before 1970 with a fraction of a "

@@ -168,6 +168,29 @@ def test_stripe_outside_the_file_is_refused(
         check_orc(LocalStore(), str(path))
 
 
+@pytest.mark.parametrize("header", [bytes(3), b"\xff" * 3])
+def test_chunk_of_an_impossible_length_is_refused(header: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    foreign(path, "zlib")
+    data = path.read_bytes()
+    path.write_bytes(data[:3] + header + data[6:])
+
+    with pytest.raises(CorruptTable, match="a compressed chunk has an impossible length"):
+        check_orc(LocalStore(), str(path))
+
+
+def test_file_read_without_its_checksums_counts_as_unchecked(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    ours(path)
+    data = bytearray(path.read_bytes())
+    data[300] ^= 4
+    path.write_bytes(data)
+
+    check_orc(LocalStore(), str(path), Checks.NEVER)
+    with pytest.raises(CorruptTable, match="checksum"):
+        check_orc(LocalStore(), str(path))
+
+
 def test_no_mutation_of_ours_reaches_the_decoder(tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
     ours(path)
