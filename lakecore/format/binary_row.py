@@ -455,7 +455,7 @@ def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     size_bytes = np.zeros(len(columns[0]), np.int64)
     for each in lengths:
-        size_bytes += pc.fill_null(each, 0).to_numpy(zero_copy_only=False)
+        size_bytes += pc.fill_null(each, 0).to_numpy()
     longest = np.argsort(-size_bytes, kind="stable")[: _LONG_ROWS_MAX + 1]
     sizes = size_bytes[longest]
     apart = np.concatenate([[0], np.cumsum(sizes)])[: len(sizes)]

@@ -604,11 +604,11 @@ def _encode(values: pa.Array, of: Any) -> pa.Array:
         )
     bare = _bare(of)
     if bare in ("int", "long"):
-        return _varints(pc.fill_null(values, 0).to_numpy(zero_copy_only=False).astype(np.int64))
+        return _varints(pc.fill_null(values, 0).to_numpy().astype(np.int64))
     if bare in ("bytes", "string"):
         content = values.cast(pa.large_binary())
         content = pc.fill_null(content, _bytes(b""))
-        sizes = pc.binary_length(content).to_numpy(zero_copy_only=False).astype(np.int64)
+        sizes = pc.binary_length(content).to_numpy().astype(np.int64)
         return _joined([_varints(sizes), content])
     if bare["type"] == "record":
         return _joined(
@@ -626,7 +626,7 @@ def _encode_lists(values: pa.Array, items: Any) -> pa.Array:
     An empty array is a single zero.
     """
     sizes = pc.fill_null(pc.list_value_length(values), 0)
-    counts = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = sizes.to_numpy().astype(np.int64)
     if not counts.any():
         return _constant(b"\x00", values)
     encoded = _encode(values.flatten(), items)

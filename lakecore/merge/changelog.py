@@ -123,7 +123,7 @@ def _entries(
 
 
 def _bounds(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    offsets = values.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    offsets = values.offsets.to_numpy().astype(np.int64)
     return offsets[:-1], offsets[1:]
 
 

@@ -324,8 +324,8 @@ def row_bytes(array: pa.Array, value_bytes: int = 0) -> RowBytes:
         parts = _between(row_bytes(array.values, value_bytes), ends[:-1], ends[1:])
         return _alive(parts, array) + value_bytes
     if _t.is_list_view(kind) or _t.is_large_list_view(kind):
-        starts = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        ends = starts + array.sizes.to_numpy(zero_copy_only=False)
+        starts = array.offsets.to_numpy().astype(np.int64)
+        ends = starts + array.sizes.to_numpy()
         alive = np.asarray(array.is_valid())
         parts = _between(row_bytes(array.values, value_bytes), starts * alive, ends * alive)
         return parts + value_bytes
@@ -411,8 +411,8 @@ def _taken(each: RowBytes, indices: pa.Array) -> RowBytes:
     if not len(each):
         return 0
     if indices.null_count:
-        return _alive(np.take(each, indices.fill_null(0).to_numpy(zero_copy_only=False)), indices)
-    return np.asarray(each[indices.to_numpy(zero_copy_only=False)], np.int64)
+        return _alive(np.take(each, indices.fill_null(0).to_numpy()), indices)
+    return np.asarray(each[indices.to_numpy()], np.int64)
 
 
 def _between(

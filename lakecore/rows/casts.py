@@ -272,7 +272,6 @@ def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
         _group(parts, "y"), _group(parts, "mo"), _group(parts, "d", default=1), clamp=True
     )
     hours, minutes, seconds = (_group(parts, name) for name in ("h", "mi", "s"))
-    valid &= parts.is_valid().to_numpy(zero_copy_only=False)
     valid &= (hours < 24) & (minutes < 60) & (seconds < 60)
     valid &= ~_matches(array, _BLANK_TIME_WITHOUT_SECONDS)
     _check(array, pa.array(valid | numbers))
@@ -469,7 +468,7 @@ def _family(data_type: Atomic) -> str:
 def _numbers(array: pa.Array) -> NDArray[np.generic]:
     """The values as a NumPy array, with 0 in place of nulls."""
     filled = array.fill_null(pa.scalar(0, array.type)) if array.null_count else array
-    values: NDArray[np.generic] = filled.to_numpy(zero_copy_only=False)
+    values: NDArray[np.generic] = filled.to_numpy()
     return values
 
 
@@ -493,13 +492,12 @@ def _to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # n
 
 def _float_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
     bits = 64 if target.root is Root.BIGINT else 32
-    least, bound = -(2 ** (bits - 1)), 2.0 ** (bits - 1)
+    bound = 2.0 ** (bits - 1)
     values = _numbers(array).astype(np.float64)
     values = np.where(np.isnan(values), 0.0, values)
-    inside = (values > -bound) & (values < bound)
-    whole = np.where(inside, values, 0.0).astype(np.int64)
-    whole[values >= bound] = -least - 1
-    whole[values <= -bound] = least
+    fits = values < bound
+    whole = np.where(fits, np.maximum(values, -bound), 0.0).astype(np.int64)
+    whole[~fits] = 2 ** (bits - 1) - 1
     wide = _array(array, whole, pa.int64())
     return wide.cast(arrow_type(target), safe=False)
 

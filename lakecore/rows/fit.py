@@ -747,7 +747,7 @@ def _is_list(arrow: pa.DataType) -> bool:
 
 def _offsets(lists: pa.Array) -> NDArray[np.int32]:
     """The start of each list in the flattened values, and the end of the last list."""
-    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
     ends = np.cumsum(lengths, dtype=np.int64)
     if ends.size and ends[-1] > _INT32_MAX:
         raise Misfit("a batch holds at most 2 G elements of a column: write smaller batches")

@@ -137,7 +137,7 @@ class ReadRules:
         if self.row_filter is not None:
             rows = rows.filter(judged(self.row_filter, rows))
         columns = [
-            _as_type(_computed(self.masks[each.name], rows), each.type)
+            _computed(self.masks[each.name], rows).cast(each.type)
             if each.name in self.masks
             else rows.column(each.name)
             for each in schema
@@ -189,12 +189,6 @@ def _computed(value: Value, rows: pa.RecordBatch) -> pa.Array:
             return _TEXT_FUNCTIONS[function](texts, rows.num_rows)
         case Nothing():
             return pa.nulls(rows.num_rows)
-
-
-def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_null(values.type):
-        return pa.nulls(len(values), kind)
-    return values if values.type == kind else values.cast(kind)
 
 
 # --- text functions -------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 The parent has imported all modules, and has neither collected nor run a test: Polars has no threads
 yet that a child would miss. The child puts the code of the mutated function into the function
-object, so that each importer has it, and runs the tests until one fails. No file is changed.
+object, so that each importer has it, and runs the tests until one fails. No file is changed. A
+function that the mutated one has made on import, such as an entry of a table, gets new code, too.
 
 Time is that of the processor, so a busy machine changes nothing. A test has `SECONDS_FREE`. The
 caller decides by the time of the same test without the mutant whether more than that is too much. A
@@ -20,6 +21,7 @@ import resource
 import select
 import signal
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import IO, TYPE_CHECKING, Any
@@ -53,10 +55,16 @@ _PROBE = "__mutant_is_reached__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """The new code of a function object."""
+    """The new code of function objects: of one function, and of those that it has made."""
 
-    function: FunctionType
-    code: CodeType
+    codes: tuple[tuple[FunctionType, CodeType], ...]
+
+    def applied(self) -> Patch:
+        """Put the code into the functions; the patch that takes it out again."""
+        before = tuple((function, function.__code__) for function, _ in self.codes)
+        for function, code in self.codes:
+            function.__code__ = code
+        return Patch(codes=before)
 
     @staticmethod
     def of(mutant: Mutant, root: Path) -> Patch | None:
@@ -64,18 +72,20 @@ class Patch:
         path = str(root / mutant.path)
         tree = ast.parse(mutant.applied((root / mutant.path).read_bytes()))
         _add_probe(tree, mutant.outermost_line)
-        codes = {
-            (code.co_qualname, code.co_firstlineno): code
-            for code in _codes(compile(tree, path, "exec", dont_inherit=True))
-            if _PROBE in code.co_names
-        }
-        for found in gc.get_objects():
-            if isinstance(found, FunctionType) and found.__code__.co_filename == path:
-                old = found.__code__
-                new = codes.get((old.co_qualname, old.co_firstlineno))
-                if new is not None and new.co_freevars == old.co_freevars:
-                    return Patch(function=found, code=new)
-        return None
+        codes: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
+        for code in _codes(compile(tree, path, "exec", dont_inherit=True)):
+            if _PROBE in code.co_names:
+                for each in (code, *_codes(code)):
+                    codes[each.co_qualname, each.co_firstlineno].append(each)
+        found = []
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and each.__code__.co_filename == path:
+                old = each.__code__
+                # Several lambdas of a line are not told apart.
+                new = codes.get((old.co_qualname, old.co_firstlineno), [])
+                if len(new) == 1 and new[0].co_freevars == old.co_freevars:
+                    found.append((each, new[0]))
+        return Patch(codes=tuple(found)) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +169,7 @@ class _Loop:
     seconds_each: float
     without: frozenset[str]
     batch: Batch | None = None
-    before: CodeType | None = None
+    before: Patch | None = None
     hits: set[bool] = field(default_factory=set)
     is_over: bool = False
 
@@ -198,10 +208,9 @@ class _Loop:
 
     def _passes_alone(self, item: pytest.Item) -> bool:
         """Whether a test passes in this process without the mutant."""
-        if self.patch is None:
+        if self.before is None:
             return False
-        assert self.before is not None
-        self.patch.function.__code__ = self.before
+        self.before.applied()
         item._initrequest()  # type: ignore[attr-defined] # noqa: SLF001 - as plugins that repeat
         reports = runtestprotocol(item, log=False, nextitem=None)
         return not any(report.failed for report in reports)
@@ -216,8 +225,7 @@ def _run(batches: Sequence[Batch], loop: _Loop) -> None:
     engine.MAX_SHRINKING_SECONDS = 0
     setattr(builtins, _PROBE, lambda: loop.hits.add(True))
     if loop.patch is not None:
-        loop.before = loop.patch.function.__code__
-        loop.patch.function.__code__ = loop.patch.code
+        loop.before = loop.patch.applied()
     for batch in batches:
         resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         loop.batch = batch

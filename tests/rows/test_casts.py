@@ -157,6 +157,10 @@ def test_decimal_without_whole_digits_is_the_integer_0(digits: int) -> None:
         ([" 2024-01-31 12:34:05"], "DATE"),
         (["noon"], "TIME(3)"),
         (["2024-01-31 12:34"], "TIMESTAMP(6)"),
+        (["2024-01-32 12:34:05"], "TIMESTAMP(6)"),
+        (["2024-01-00 12:34:05"], "TIMESTAMP(6)"),
+        (["2024-00-31 12:34:05"], "TIMESTAMP(6)"),
+        (["a day"], "TIMESTAMP(6)"),
         (["2024-01-31 25:00:00"], "TIMESTAMP(6)"),
     ],
 )

@@ -56,6 +56,35 @@ def test_what_did_not_change_is_the_same_batch() -> None:
     assert conform_batch(batch, mappings) is batch
 
 
+def test_column_with_another_name_is_no_identity() -> None:
+    assert not is_identity(map_fields(fields(a_0="INT"), fields(b_0="INT")))
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "changed"),
+    [
+        ("VARIANT", "VARIANT", False),
+        ("ARRAY<VARIANT>", "ARRAY<VARIANT>", False),
+        ("MAP<VARCHAR(5), INT>", "MAP<VARCHAR(5), INT>", False),
+        ("MAP<VARCHAR(5), INT>", "MAP<VARCHAR(2), INT>", True),
+        ("MAP<INT, VARCHAR(5)>", "MAP<INT, VARCHAR(2)>", True),
+        ("MULTISET<VARCHAR(5)>", "MULTISET<VARCHAR(2)>", True),
+    ],
+)
+def test_values_are_rebuilt_if_a_part_needs_a_cast(
+    stored: str, read: str, *, changed: bool
+) -> None:
+    (mapping,) = map_fields(fields(a_0=read), fields(a_0=stored))
+
+    assert mapping.changed is changed
+
+
+@pytest.mark.parametrize("types", [("VARIANT", "ROW<a INT>"), ("ROW<a INT>", "VARIANT")])
+def test_variant_is_no_row(types: tuple[str, str]) -> None:
+    with pytest.raises(Unsupported, match="no cast between the types"):
+        map_fields(fields(a_0=types[1]), fields(a_0=types[0]))
+
+
 def test_columns_are_found_by_id_under_their_old_name_and_place() -> None:
     stored = fields(a_0="INT", b_1="STRING", gone_2="INT")
     read = fields(bb_1="STRING", a_0="INT")

@@ -9,7 +9,7 @@ import pytest
 from lakecore.errors import Unsupported
 from lakecore.io.files.data_files import read_positions
 from lakecore.model.schema_change import SchemaChange
-from lakecore.rows.utf8 import decode_text, is_utf8, with_utf8
+from lakecore.rows.utf8 import _is_ascii, decode_text, is_utf8, with_utf8
 from tests.table.file_reader.test_late_casts import evolved
 from tests.tables import new_table
 
@@ -41,6 +41,13 @@ COLUMNS = {"id": "INT NOT NULL", "v": "BYTES", "n": "INT"}
 def unchecked(values: list[bytes | None]) -> pa.Array:
     """Bytes as Arrow's text, whatever they are."""
     return pa.array(values, pa.binary()).view(pa.string())
+
+
+@pytest.mark.parametrize("text", ["", "a" * 7, "a" * 8, "a" * 8 + "\x7f", "é", "é" + "a" * 15])
+def test_ascii_is_recognised_at_once(text: str) -> None:
+    texts = pa.array(["1", text, "é"])
+
+    assert _is_ascii(texts.slice(0, 2)) is text.isascii()
 
 
 @pytest.fixture

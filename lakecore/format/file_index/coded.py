@@ -127,7 +127,7 @@ def stored_values(column: pa.Array, form: ValueForm) -> pa.Array:
     if pa.types.is_decimal(kind):
         return _unscaled(column)
     if pa.types.is_floating(kind):
-        bits = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
+        bits = pc.fill_null(column, 0.0).to_numpy()
         bits = np.where(np.isnan(bits), bits.dtype.type("nan"), bits)
         codes = _ordered(bits.view(f"i{form.width}").astype(np.int64), form)
         return pc.if_else(column.is_valid(), pa.array(codes), pa.scalar(None, pa.int64()))
@@ -163,7 +163,7 @@ def _in_unit(values: pa.Array, unit: str, wanted: str) -> pa.Array:
     have, want = _PER_SECOND[unit], _PER_SECOND[wanted]
     if want >= have:
         return pc.multiply_checked(values, want // have) if want > have else values
-    numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False) // (have // want)
+    numbers = pc.fill_null(values, 0).to_numpy() // (have // want)
     return pc.if_else(values.is_valid(), pa.array(numbers), pa.scalar(None, pa.int64()))
 
 
@@ -214,7 +214,7 @@ class CodedParts:
     def add(self, column: pa.Array) -> None:
         """Add the values of further rows."""
         coded = stored_values(column, self.form).dictionary_encode()
-        codes = pc.fill_null(coded.indices, NULL).to_numpy(zero_copy_only=False)
+        codes = pc.fill_null(coded.indices, NULL).to_numpy()
         self._parts.append((coded.dictionary, _narrow(codes, len(coded.dictionary))))
 
     def finish(self) -> CodedColumn:

@@ -340,7 +340,7 @@ class BsiWriter:
         column = pa.chunked_array(self._parts, pa.int64()).combine_chunks()
         self._parts.clear()
         valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
-        numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        numbers = pc.fill_null(column, 0).to_numpy()
         positive = np.flatnonzero(valid & (numbers >= 0))
         negative = np.flatnonzero(valid & (numbers < 0))
         parts = [struct.pack(">bi", _VERSION, len(numbers))]

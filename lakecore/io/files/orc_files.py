@@ -166,7 +166,7 @@ class OrcWriter:
         """Raise Unsupported for fractions of a second before 1970: Arrow stores them wrongly."""
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
-                ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
+                ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy()
                 old = ticks[np.fmod(ticks, TICKS[leaf.type.unit]) < 0]
                 if len(old):
                     raise Unsupported(

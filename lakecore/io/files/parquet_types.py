@@ -113,7 +113,7 @@ def _encode_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _to_int96(array: pa.Array) -> pa.Array:
     """INT96 values: nanoseconds of the day (8 bytes), then the Julian day (4), little-endian."""
     nanos = array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
-    values = nanos.fill_null(0).to_numpy(zero_copy_only=False)
+    values = nanos.fill_null(0).to_numpy()
     out = np.empty(len(values), dtype=[("nanos", "<i8"), ("day", "<i4")])
     days = values // _DAY_NS
     out["nanos"] = values - days * _DAY_NS

@@ -82,7 +82,7 @@ class Elements:
 
 def elements_of(values: pa.Array, groups: Groups) -> Elements:
     """The elements of the lists or maps in a column."""
-    offsets = values.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    offsets = values.offsets.to_numpy().astype(np.int64)
     # A null list may still span elements.
     lengths = np.where(is_valid(values), np.diff(offsets), 0)
     ends = np.cumsum(lengths)
@@ -166,7 +166,7 @@ def _comparable(array: pa.Array) -> pa.Array:
 
 def _float_bits(array: pa.Array) -> pa.Array:
     single = _t.is_float32(array.type)
-    numbers = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(array, 0.0).to_numpy()
     # Java compares floats by their bits, and all NaNs are equal.
     numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
     bits = numbers.view(np.int32 if single else np.int64)

@@ -176,5 +176,5 @@ def _seconds(times: pa.Array) -> pa.Array:
 
 def _remainder(count: pa.Array, divisor: int) -> pa.Array:
     """The non-negative remainder, smaller than the divisor."""
-    values = pc.fill_null(count, 0).to_numpy(zero_copy_only=False)
+    values = pc.fill_null(count, 0).to_numpy()
     return pa.array(np.mod(values, divisor))

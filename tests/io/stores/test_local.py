@@ -224,6 +224,10 @@ def test_bytes_go_to_the_disk_as_they_are_written(
     assert STORE.read(f"{tmp_path}/file") == part * 5
 
 
+def test_linux_writes_back_without_waiting() -> None:
+    assert (local._sync_file_range() is not None) is (sys.platform == "linux")  # noqa: SLF001
+
+
 def _failing(number: int) -> object:
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
