@@ -172,3 +172,9 @@ def postgres_command(
         *(f"--postgres_conf={key}={value}" for key, value in conf.items()),
         *flags,
     ]
+
+
+def drop_slot(server: Server, slot: str) -> None:
+    """Drop a slot. It is in use for a moment after its reader has ended."""
+    drop = f"SELECT pg_drop_replication_slot('{slot}')"
+    servers.eventually(lambda: postgres(server).execute(drop), "the slot")

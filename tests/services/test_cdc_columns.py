@@ -12,6 +12,7 @@ import lakecore as lc
 from tests.services.mirrors import (
     command,
     connect,
+    drop_slot,
     mirror,
     postgres,
     postgres_command,
@@ -167,7 +168,7 @@ def test_renewed_and_rounded_columns_of_postgres(
         mirror(given)
         check(cursor, tmp_path, "columns_of", tables)
     finally:
-        cursor.execute("SELECT pg_drop_replication_slot('columns_of')")
+        drop_slot(postgres_log, "columns_of")
 
 
 def test_a_column_comes_back_after_the_pipeline_saw_that_it_was_dropped(
@@ -194,7 +195,7 @@ def test_a_column_comes_back_after_the_pipeline_saw_that_it_was_dropped(
         altered(cursor, "back_of", {"u": ["ADD COLUMN c int"]}, has_rows=False)
         mirror(given)
         check(cursor, warehouse, "back_of", {"t": [], "u": []})
-    postgres(postgres_log).execute("SELECT pg_drop_replication_slot('back_of')")
+    drop_slot(postgres_log, "back_of")
 
 
 def test_a_copy_with_another_type_is_set_aside_before_its_first_row(
@@ -265,7 +266,7 @@ def test_a_column_that_changed_before_its_rows_were_read(
         again = re.findall(r"table is read again. table=postgres.late_of.(\w+)", done.err)
         assert sorted({*again}) == ["again", "gap", "named", "rounded", "text"]
     finally:
-        cursor.execute("SELECT pg_drop_replication_slot('late_of')")
+        drop_slot(postgres_log, "late_of")
 
 
 def test_types_of_mariadb_that_the_log_has_as_bytes(
@@ -363,4 +364,4 @@ def test_columns_of_postgres_with_a_treatment_of_their_own(
         assert "lsn" in shown.out
         assert "columns" not in shown.out, "a position for people is a place"
     finally:
-        cursor.execute("SELECT pg_drop_replication_slot('stated_of')")
+        drop_slot(postgres_log, "stated_of")

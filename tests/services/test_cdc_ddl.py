@@ -21,6 +21,7 @@ import lakecore as lc
 from tests.services.mirrors import (
     command,
     connect,
+    drop_slot,
     environment,
     mirror,
     postgres,
@@ -28,7 +29,6 @@ from tests.services.mirrors import (
     program,
     ran,
 )
-from tests.services.servers import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -360,5 +360,4 @@ def test_tables_of_postgres_are_equal_or_set_aside(
     try:
         play(machine, tmp_path, given)
     finally:
-        drop = f"SELECT pg_drop_replication_slot('{machine.schema}')"
-        eventually(lambda: machine.cursor.execute(drop), "the slot")  # it is in use for a moment
+        drop_slot(postgres_log, machine.schema)

@@ -14,6 +14,7 @@ import lakecore as lc
 from tests.services.mirrors import (
     command,
     connect,
+    drop_slot,
     environment,
     mirror,
     postgres,
@@ -127,4 +128,4 @@ def test_tables_of_postgres_that_get_a_key(
         lives(cursor, given, schema, tmp_path)
     finally:
         run(cursor, "DROP PUBLICATION IF EXISTS all_keys")
-        run(cursor, f"SELECT pg_drop_replication_slot('{schema}')")
+        drop_slot(postgres_log, schema)

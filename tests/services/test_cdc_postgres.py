@@ -18,7 +18,7 @@ from lakecore.cdc.postgres.source import PostgresSource
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
 from tests.services import servers
-from tests.services.mirrors import environment, mirror, postgres, program, refusal
+from tests.services.mirrors import drop_slot, environment, mirror, postgres, program, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +149,7 @@ def test_killed_pipeline_goes_on(server: Server, tmp_path: Path) -> None:
 
     cursor.execute("SELECT id, v FROM killed.t ORDER BY id")
     assert [tuple(row.values()) for row in rows(tmp_path / "w")] == cursor.fetchall()
-    cursor.execute("SELECT pg_drop_replication_slot('slot_killed')")
+    drop_slot(server, "slot_killed")
     assert "the slot of the pipeline is gone" in refusal(run)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
+from lakecore.cdc.postgres.connection import locked_error
 from lakecore.cdc.postgres.source import PostgresSource
 from tests.services import servers
 from tests.services.mirrors import (
@@ -187,6 +189,48 @@ def test_tables_that_break_are_set_aside_and_come_back(
         cursor.execute(f"SELECT id, d, abbrev(ip), r::text FROM broken.{name}")
         key = lambda row: row[0]  # noqa: E731
         assert sorted(target(tmp_path, name), key=key) == sorted(cursor.fetchall(), key=key), name
+
+
+@pytest.mark.parametrize("kind", ["first", "again"])
+def test_a_table_that_is_written_again_before_its_rows_are_read_keeps_them(
+    server: Server, cursor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A snapshot that is older than such a statement sees no row of the table."""
+    schema, names = f"rewritten_{kind}", ("plain", "parted", "other")
+    cursor.execute(f"CREATE SCHEMA {schema}")
+    for name in names:
+        parted = name == "parted"
+        cursor.execute(
+            f"CREATE TABLE {schema}.{name} (id int primary key, v int)"
+            + (" PARTITION BY RANGE (id)" if parted else "")
+        )
+        if parted:
+            cursor.execute(
+                f"CREATE TABLE {schema}.low PARTITION OF {schema}.parted "
+                "FOR VALUES FROM (MINVALUE) TO (MAXVALUE)"
+            )
+        cursor.execute(f"INSERT INTO {schema}.{name} SELECT i, i FROM generate_series(1, 9) i")
+    given = postgres_command(server, tmp_path, schema, slot=schema)
+    if kind == "again":
+        mirror(given)
+        resync(tmp_path, ",".join(names))
+    read, done = PostgresSource._rows, list[str]()  # noqa: SLF001
+    cursor.execute("SET lock_timeout = 300")
+
+    def late(self: PostgresSource, of: Any, table: Any, *more: Any) -> Iterator[Any]:
+        if table.table.name not in done:
+            of.execute("SELECT count(*) FROM pg_class")  # the transaction has its snapshot now
+            done.append(table.table.name)
+            with suppress(*([] if kind == "first" else [locked_error()])):
+                cursor.execute(f"ALTER TABLE {table.table.name} ALTER v TYPE bigint")
+        yield from read(self, of, table, *more)
+
+    monkeypatch.setattr(PostgresSource, "_rows", late)
+    assert mirror(given)["quarantine"] == []
+
+    assert len(done) == 3
+    for name in names:
+        assert target(tmp_path, name) == source(cursor, f"{schema}.{name}"), name
 
 
 def test_a_kill_at_any_time_of_a_resync_is_harmless(

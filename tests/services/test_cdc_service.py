@@ -17,6 +17,7 @@ import pytest
 from tests.services.mirrors import (
     command,
     connect,
+    drop_slot,
     environment,
     mirror,
     postgres,
@@ -149,7 +150,7 @@ def test_log_of_postgres_has_a_size_and_a_token_is_asked_for(
 
             eventually(has_come, "the rows")
     finally:
-        cursor.execute("SELECT pg_drop_replication_slot('served')")
+        drop_slot(postgres_log, "served")
 
 
 def test_a_checkpoint_over_many_tables_of_postgres_is_small(
@@ -174,7 +175,7 @@ def test_a_checkpoint_over_many_tables_of_postgres_is_small(
         mirror(given)
         assert [each.stat().st_size < 8_000 for each in state.glob("checkpoint-*")] == [True]
     finally:
-        cursor.execute("SELECT pg_drop_replication_slot('many')")
+        drop_slot(postgres_log, "many")
 
 
 def test_certificate_of_mariadb_is_checked(tmp_path: Path) -> None:

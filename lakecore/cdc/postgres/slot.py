@@ -142,6 +142,23 @@ def unpublished(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str
     return [table for table in tables if table not in there]
 
 
+def files_of(cursor: Cursor, table: str) -> str:
+    """The numbers of the files that hold a table and its partitions.
+
+    A statement that writes new files, such as a change of a type, hides all rows of the table from
+    snapshots that were taken before it.
+    """
+    cursor.execute(
+        "SELECT concat_ws(' ', pg_relation_filenode(to_regclass(%s)), (SELECT string_agg("
+        "pg_relation_filenode(relid)::text, ' ' ORDER BY relid) "
+        "FROM pg_partition_tree(to_regclass(%s))))",
+        (quoted_table(table), quoted_table(table)),
+    )
+    row = cursor.fetchone()
+    assert row is not None, "a function returns a row"
+    return str(row[0])
+
+
 def open_slot(
     cursor: Cursor, stream: Connection, settings: PostgresSettings, after: int | None
 ) -> tuple[int, str | None]:

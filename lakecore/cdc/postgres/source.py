@@ -77,6 +77,7 @@ from lakecore.cdc.postgres.slot import (
     check_grant,
     check_server,
     create_publication,
+    files_of,
     open_slot,
     quoted_table,
     server_notes,
@@ -223,6 +224,9 @@ class PostgresSource:
                 create_publication(cursor, self._settings, [each.table.name for each in tables])
                 unread = self._publish(cursor, tables, is_read=not self.can_read_again(after))
                 self._stream = connect(self._settings, replicates=True)
+                files = {}
+                if not self.can_read_again(after):
+                    files = {each.table: files_of(cursor, each.table.name) for each in tables}
                 begin = None if stored is None else stored.lsn
                 lsn, exported = open_slot(cursor, self._stream, self._settings, begin)
                 goal = _number(cursor, _LOG_END)
@@ -236,7 +240,7 @@ class PostgresSource:
                 elif self._settings.mode is StartupMode.LATEST:
                     done = None
                 if done is not None:
-                    yield from self._snapshot(connection, tables, place, exported, done)
+                    yield from self._snapshot(connection, tables, place, exported, done, files)
                     if self._settings.mode is StartupMode.SNAPSHOT:
                         return
             if unread or altered:
@@ -280,10 +284,13 @@ class PostgresSource:
                     within = range_condition(at, start, stop)
                 keys = [empty.rows.select(found.schema.primary_key)]
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                # Before the snapshot: no statement hides the rows from it (`files_of`).
+                cursor.execute(f"LOCK TABLE {quoted_table(table.name)} IN ACCESS SHARE MODE")
+                files = files_of(cursor, table.name)
                 if start is None:
                     place.marks[table.name] = _mark(cursor)
                     place.columns = {**place.columns, **identities}
-                for batch in self._rows(cursor, found, "rows_again", within):
+                for batch in self._rows(cursor, found, "rows_again", files, within):
                     yield Step(batches=(batch,), position=after)
                     keys.append(batch.rows.select(found.schema.primary_key))
                 cursor.execute("COMMIT")
@@ -390,8 +397,12 @@ class PostgresSource:
         place: StreamPlace,
         exported: str | None,
         done: list[str],
+        files: Mapping[SourceTable, str],
     ) -> Iterator[Step]:
-        """The rows of the tables that are not done, all from one state of the database."""
+        """The rows of the tables that are not done, all from one state of the database.
+
+        `files`: the files of the tables before that state.
+        """
 
         def position() -> dict[str, Json]:
             return {**place.to_json(), "snapshot": [*done]}
@@ -404,24 +415,30 @@ class PostgresSource:
             if table.table.name in done:
                 continue
             with of_tables(table.table), self._errors():
-                for batch in self._rows(cursor, table, f"rows_{number}"):
+                for batch in self._rows(cursor, table, f"rows_{number}", files[table.table]):
                     yield Step(batches=(batch,), position=position())
             done.append(table.table.name)
             yield Step(position=position())
         cursor.execute("COMMIT")
 
     def _rows(
-        self, cursor: Cursor, table: StreamTable, name: str, within: str = ""
+        self, cursor: Cursor, table: StreamTable, name: str, files: str, within: str = ""
     ) -> Iterator[ChangeBatch]:
         """The rows of a table that the transaction of the cursor sees; large rows fit in memory.
 
-        `within`: a WHERE clause.
+        `files`: the files of the table before the transaction; `within`: a WHERE clause. Raises
+        StorageError if the transaction no longer sees the rows: another snapshot is needed.
         """
         listed = ", ".join(each.selected for each in table.columns)
         cursor.execute(
             f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {listed} "
             f"FROM {quoted_table(table.table.name)}{within}"
         )
+        if files_of(cursor, table.table.name) != files:
+            raise StorageError(
+                "a statement wrote the files of a table again while it was read",
+                table=str(table.table),
+            )
         count = _PART_ROWS_FIRST
         while True:
             cursor.execute(f"FETCH {count} FROM {name}")
