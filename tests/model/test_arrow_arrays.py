@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -104,6 +106,19 @@ def test_values_are_found_by_every_version_of_arrow(
 @pytest.mark.parametrize("target", [pa.int32(), pa.list_(pa.int32()), MAPS, STRUCT])
 def test_nulls_without_a_type_are_nulls_of_any_type(target: pa.DataType) -> None:
     assert retype(pa.nulls(2), target).equals(pa.nulls(2, target))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        *product([pa.array([1])], [pa.list_(pa.int32()), MAPS, STRUCT]),
+        *product([pa.array([[1]])], [pa.int32(), MAPS, STRUCT]),
+        *product([pa.array([{"b": 1}])], [pa.int32(), pa.list_(pa.int32()), MAPS, STRUCT]),
+    ],
+)
+def test_other_nesting_is_an_error_of_arrow(source: pa.Array, target: pa.DataType) -> None:
+    with pytest.raises(pa.ArrowException):
+        retype(source, target)
 
 
 def test_values_of_a_dictionary_take_another_type() -> None:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
-from lakecore.model.evolution import evolve
+from lakecore.model.evolution import TypeChanges, evolve, merge_changes
 from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import Change, Move, SchemaChange
-from lakecore.model.types import parse_field
+from lakecore.model.types import Field, parse_field, parse_type
 from lakecore.model.validation import create_schema
 
 if TYPE_CHECKING:
@@ -622,3 +622,48 @@ def test_part_of_a_change_that_is_no_such_part_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest):
         make_change()
+
+
+# --- what a write changes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "given", "new"),
+    [
+        ("TINYINT", pa.int16(), "SMALLINT"),
+        ("INT", pa.int32(), ""),
+        ("INT", pa.int16(), ""),
+        ("INT", pa.int64(), "BIGINT"),
+        ("SMALLINT", pa.float32(), "FLOAT"),
+        ("INT", pa.float32(), ""),
+        ("INT", pa.float64(), "DOUBLE"),
+        ("BIGINT", pa.float64(), ""),
+        ("FLOAT", pa.float64(), "DOUBLE"),
+        ("DOUBLE", pa.float32(), ""),
+        ("TINYINT", pa.decimal128(3, 0), "DECIMAL(3, 0)"),
+        ("TINYINT", pa.decimal128(3, 1), ""),
+        ("INT", pa.decimal128(12, 2), "DECIMAL(12, 2)"),
+        ("INT", pa.decimal128(11, 2), ""),
+        ("BIGINT", pa.decimal128(19, 0), "DECIMAL(19, 0)"),
+        ("STRING", pa.decimal128(38, 0), ""),
+        ("DECIMAL(5, 2)", pa.decimal128(5, 2), ""),
+        ("DECIMAL(5, 2)", pa.decimal128(6, 2), "DECIMAL(6, 2)"),
+        ("DECIMAL(5, 2)", pa.decimal128(6, 3), "DECIMAL(6, 3)"),
+        ("DECIMAL(5, 2)", pa.decimal128(5, 3), ""),
+        ("DECIMAL(5, 2)", pa.decimal128(6, 1), ""),
+        ("TIMESTAMP(3)", pa.timestamp("us"), "TIMESTAMP(6)"),
+        ("TIMESTAMP(6)", pa.timestamp("us"), ""),
+        ("TIMESTAMP(6)", pa.timestamp("ms"), ""),
+        ("TIMESTAMP(3)", pa.timestamp("us", "UTC"), ""),
+    ],
+)
+def test_write_widens_a_column_to_a_type_that_holds_every_value(
+    old: str, given: pa.DataType, new: str
+) -> None:
+    fields = [Field(id=0, name="c", type=parse_type(old))]
+    columns = pa.schema([pa.field("c", given)])
+    wanted = [SchemaChange.update_column_type(["c"], parse_type(new))] if new else []
+
+    assert merge_changes(fields, columns, types=TypeChanges.WIDENING, fixed=()) == wanted
+    assert merge_changes(fields, columns, types=TypeChanges.WIDENING, fixed=["c"]) == []
+    assert merge_changes(fields, columns, types=TypeChanges.NONE, fixed=()) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -26,6 +28,9 @@ from lakecore.model.types import (
     type_to_json,
     with_nullable,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INT = Atomic(root=Root.INT)
 TEXTS = [
@@ -270,3 +275,24 @@ def test_plain_type_is_that_of_the_values_at_any_depth() -> None:
 
 def test_constant_strings_are_plain_arrow_strings() -> None:
     assert string_array(["a", "é"]).equals(pa.array(["a", "é"]))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda inner: {"type": "ARRAY", "element": inner},
+        lambda inner: {"type": "MULTISET", "element": inner},
+        lambda inner: {"type": "MAP", "key": inner, "value": "INT"},
+        lambda inner: {"type": "MAP", "key": "INT", "value": inner},
+        lambda inner: {"type": "ROW", "fields": [{"id": 0, "name": "f", "type": inner}]},
+    ],
+    ids=["array", "multiset", "key", "value", "row"],
+)
+def test_types_are_nested_up_to_a_depth(around: Callable[[Any], Any]) -> None:
+    inner: Any = "ARRAY<INT>"
+    for _ in range(99):
+        inner = around(inner)
+
+    parse_type(inner)
+    with pytest.raises(Unsupported, match="nested too deeply"):
+        parse_type(around(inner))
