@@ -482,7 +482,7 @@ def _modulo(
     """The bucket as the floor modulo of the value itself; null counts as 0."""
     match types:
         case [Atomic(root=Root.INT | Root.BIGINT)]:
-            values = pc.fill_null(columns[0], 0).to_numpy(zero_copy_only=False)
+            values = pc.fill_null(columns[0], 0).to_numpy()
             out: NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
             return out
     raise InvalidRequest(
@@ -571,7 +571,7 @@ def _codes(column: pa.Array) -> tuple[NDArray[np.int64], int]:
     Codes count from 0 by first appearance; null has a code, too.
     """
     encoded = pc.dictionary_encode(column, null_encoding="encode")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = encoded.indices.to_numpy().astype(np.int64)
     return codes, len(encoded.dictionary)
 
 

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from lakecore.errors import CommitConflict
-from lakecore.model.files import DELETION_VECTORS, HASH_INDEX, CommitMessage, IndexFile
+from lakecore.errors import AlreadyExists, CommitConflict
+from lakecore.model.files import (
+    DELETION_VECTORS,
+    HASH_INDEX,
+    CommitMessage,
+    IndexFile,
+    VectorRange,
+)
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
 from lakecore.plan.conflicts import (
     check_bucket_counts,
@@ -15,6 +21,7 @@ from lakecore.plan.conflicts import (
     check_hash_indexes,
     check_levels,
     check_newest,
+    check_vectors,
 )
 from tests.tables import KEY, entries, entry, files
 
@@ -203,3 +210,49 @@ def test_files_that_the_compaction_takes_are_not_beside_it() -> None:
 
     check_levels(live, [looked_up("L0 a-m | L4 a-d", "L5 a-z")])
     check_levels([*live, entry(files("L5 k-z")[0], bucket=1)], [looked_up("L4 a-d", "L5 a-z")])
+
+
+def vector_index(name: str, data_file: str, partition: bytes = bytes(12)) -> IndexEntry:
+    found = index(name, DELETION_VECTORS, partition)
+    vectors = (VectorRange(data_file=data_file, offset=1, length=4),)
+    return replace(found, bucket=0, file=replace(found.file, vectors=vectors))
+
+
+VECTORS = CommitMessage(
+    partition=bytes(12),
+    bucket=0,
+    total_buckets=1,
+    vectors_read=(("L5 a-m", "old"), ("L5 n-z", None)),
+    deleted_index_files=("old",),
+    new_index_files=(index("new", DELETION_VECTORS).file,),
+)
+
+
+def test_vectors_that_nobody_changed_are_replaced() -> None:
+    now = [vector_index("old", "L5 a-m"), vector_index("other", "L5 n-z", OTHER)]
+
+    check_vectors(entries("L5 a-m | L5 n-z"), now, [VECTORS])
+
+
+@pytest.mark.parametrize(
+    ("live", "now"),
+    [
+        ("L5 a-m", [vector_index("old", "L5 a-m")]),
+        ("L5 a-m | L5 n-z", []),
+        ("L5 a-m | L5 n-z", [vector_index("theirs", "L5 a-m"), index("old", DELETION_VECTORS)]),
+        ("L5 a-m | L5 n-z", [vector_index("old", "L5 a-m"), vector_index("theirs", "L5 n-z")]),
+    ],
+    ids=["file gone", "vector gone", "vector replaced", "vector added"],
+)
+def test_vectors_that_another_commit_changed_are_not_replaced(
+    live: str, now: list[IndexEntry]
+) -> None:
+    with pytest.raises(CommitConflict, match="deleted or compacted rows of a data file"):
+        check_vectors(entries(live), now, [VECTORS])
+
+
+def test_messages_with_vectors_are_committed_once() -> None:
+    now = [vector_index("new", "L5 a-m")]
+
+    with pytest.raises(AlreadyExists, match="were committed before"):
+        check_vectors(entries("L5 a-m | L5 n-z"), now, [VECTORS])

@@ -59,7 +59,7 @@ from lakecore.plan.predicate import (
     to_polars,
 )
 from lakecore.plan.predicate.language import keys_between
-from lakecore.plan.predicate.literals import range_around, starts_with
+from lakecore.plan.predicate.literals import _as_column, range_around, starts_with
 from tests.conditions import DAY, NOON, SCHEMA, c, isin
 from tests.versions import KEPT_BY_DUCKDB
 
@@ -112,6 +112,13 @@ def literal(column: str, op: str, value: object, kind: pa.DataType | None = None
             2**53 + 1,
             at_most(And((c("g", "<=", 2.0**53 + 2), c("g", ">=", 2.0**53 - 1)))),
         ),
+        ("g", "<", Decimal("0.123456789012345"), c("g", "<", 0.123456789012345)),
+        (
+            *("g", "<", Decimal("0.1234567890123456")),
+            at_most(c("g", "<=", math.nextafter(0.1234567890123456, 1))),
+        ),
+        ("g", "<", Decimal("3e-22"), c("g", "<", 3e-22)),
+        ("g", "<", Decimal("3e-23"), at_most(c("g", "<=", math.nextafter(3e-23, 1)))),
         ("f", "<=", -3.402823e38, at_most(c("f", "<=", -3.4028228579130005e38))),
         (
             "f",
@@ -254,6 +261,26 @@ def test_a_float_against_what_no_float_is_is_known_within_bounds_only() -> None:
 )
 def test_a_short_decimal_is_the_same_double_everywhere(value: str, *, exact: bool) -> None:
     assert is_exact(literal("g", "=", Decimal(value))) == exact
+
+
+@pytest.mark.parametrize(
+    ("kind", "literals", "taken"),
+    [
+        (pa.int32(), pa.int64(), pa.int32()),
+        (pa.int32(), pa.float64(), pa.float64()),
+        (pa.decimal128(9, 2), pa.decimal128(5, 1), pa.decimal128(9, 2)),
+        (pa.decimal128(9, 2), pa.int32(), pa.int32()),
+        (pa.timestamp("us"), pa.timestamp("ms"), pa.timestamp("us")),
+        (pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
+        (pa.timestamp("us"), pa.timestamp("ms", "UTC"), pa.timestamp("ms", "UTC")),
+        (pa.timestamp("us"), pa.int64(), pa.int64()),
+        (pa.string(), pa.large_string(), pa.string()),
+    ],
+)
+def test_literals_that_fit_take_the_type_of_the_column_at_once(
+    kind: pa.DataType, literals: pa.DataType, taken: pa.DataType
+) -> None:
+    assert _as_column(Column("c", kind), pa.array([], literals)).type == taken
 
 
 def test_in_keeps_distinct_sorted_values_of_the_column() -> None:

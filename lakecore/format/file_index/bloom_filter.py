@@ -198,7 +198,7 @@ def _hashes(column: pa.Array, form: ValueForm) -> np.ndarray:
     values = stored_values(column, form)
     if form.is_text:
         return hash_texts(values)
-    numbers = values.to_numpy(zero_copy_only=False)
+    numbers = values.to_numpy()
     if form.root is Root.FLOAT:
         numbers = np.frombuffer(form.pack(numbers), ">i4").astype(np.int64)
     elif form.root is Root.DOUBLE:

@@ -224,7 +224,7 @@ class CodedParts:
         keys = keys.take(pc.sort_indices(keys))
         codes = [np.empty(0, np.int64)]
         for part, own in self._parts:
-            numbers = pc.index_in(part, value_set=keys).to_numpy(zero_copy_only=False)
+            numbers = pc.index_in(part, value_set=keys).to_numpy()
             numbers = np.append(numbers.astype(np.int64), NULL)
             codes.append(numbers[own])
         self._parts.clear()

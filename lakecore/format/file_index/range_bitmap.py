@@ -148,7 +148,7 @@ class RangeBitmapWriter:
         The last element states their count, their size in bytes, and the size of one value.
         """
         width = self._form.width
-        packed = self._form.pack(column.keys.to_numpy(zero_copy_only=False))
+        packed = self._form.pack(column.keys.to_numpy())
         step = 1 + self._chunk_bytes // width
         for start in range(0, len(column.keys), step):
             end = min(start + step, len(column.keys))

@@ -336,7 +336,7 @@ class CrossPartition:
             own[at] = self._number(partition)
         hashes, keys = _keys_of(rows, self._context)
         coded = keys.dictionary_encode()
-        numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        numbers = coded.indices.to_numpy().astype(np.int64)
         distinct = coded.dictionary
         firsts = np.zeros(len(distinct), np.int64)
         firsts[numbers[::-1]] = np.arange(len(numbers))[::-1]
