@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakecore.merge.spec import merge_spec, refused_kinds
+from lakecore.merge.spec import MergeSpec, SequenceGroup, merge_spec, refused_kinds
 from tests.tables import new_table
 
 PARTIAL, FOLDED = {"merge-engine": "partial-update"}, {"merge-engine": "aggregation"}
@@ -54,3 +54,24 @@ def test_kinds_that_an_engine_cannot_merge_are_refused(
 
     kinds = sorted(found.kinds) if found else []
     assert " ".join(kind.text for kind in kinds) == refused
+
+
+@pytest.mark.parametrize(
+    ("columns", "read"),
+    [
+        ("v", "v k s"),
+        ("k v", "k v s"),
+        ("a v", "a v k s g"),
+        ("g", "g k s"),
+        ("z", "z k s"),
+    ],
+)
+def test_a_merge_of_columns_reads_those_that_decide(columns: str, read: str) -> None:
+    groups = (SequenceGroup(sequence=("g",), columns=("a", "b")),)
+    spec = MergeSpec(key=("k",), sequence=("s",), groups=groups)
+
+    assert spec.columns_for(columns.split()) == tuple(read.split())
+    removing = MergeSpec(
+        key=("k",), groups=(SequenceGroup(sequence=("g",), columns=("a",), removes=True),)
+    )
+    assert "g" in removing.columns_for(columns.split())

@@ -170,6 +170,8 @@ def test_a_batch_is_cut_into_the_buckets_that_have_rows() -> None:
         (1, {"a": [11, 13], "b": [None, "z"]}),
         (3, {"a": [10, 12], "b": ["w", "y"]}),
     ]
+    # Small parts are copied together.
+    assert len({part.column("a").chunk(0).buffers()[1].address for _, part in parts}) == 1
 
 
 def test_rows_already_in_order_are_cut_without_a_copy() -> None:

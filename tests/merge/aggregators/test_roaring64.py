@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from lakecore.merge.aggregators import sketches
 
@@ -90,6 +90,21 @@ def test_container_may_be_of_another_kind_than_its_cardinality_wants() -> None:
     assert sketches.decode(few) == BitMap64([3, 70])
     assert sketches.decode(many) == BitMap64(range(0, 10_000, 2))
     assert sketches.decode(runs) == BitMap64([3, 4, 9, 10, 11])
+
+
+@pytest.mark.parametrize("containers", [1, 3, 4, 9])
+@pytest.mark.parametrize("has_runs", [False, True])
+def test_portable_form_is_that_of_the_library(containers: int, *, has_runs: bool) -> None:
+    values = [key << 16 | low for key in range(containers) for low in (1, 5, 70 + key)]
+    values += range(3 << 16, (3 << 16) + 20_000, 2)
+    if has_runs:
+        values += range(200, 9_000)
+    whole, high = BitMap(values), BitMap64(values)
+    whole.run_optimize()
+    high.run_optimize()
+    parts = [*sketches._from_portable(high.serialize())]  # noqa: SLF001
+
+    assert sketches._to_portable(parts) == whole.serialize()  # noqa: SLF001
 
 
 @pytest.mark.parametrize("data", [b"", b"\1", b"garbage garbage", b"\1" * 40])
