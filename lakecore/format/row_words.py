@@ -283,7 +283,7 @@ def _plain_slots(array: pa.Array, data_type: Atomic) -> Words:
         return fixed_width(array.cast(pa.uint8()), "u1").astype(np.uint64)
     width = natural_width(data_type)
     assert root in INTEGERS or root in {Root.FLOAT, Root.DOUBLE, Root.DATE, Root.TIME}
-    return fixed_width(array, f"u{width}").astype(np.uint64, copy=False)
+    return np.asarray(fixed_width(array, f"u{width}"), np.uint64)
 
 
 def _text_words(array: pa.Array, nulls: Bools | None) -> ColumnWords:
@@ -307,7 +307,7 @@ def _text_words(array: pa.Array, nulls: Bools | None) -> ColumnWords:
 
 
 def _timestamp_words(array: pa.Array, nulls: Bools | None, precision: int) -> ColumnWords:
-    values = fixed_width(array, "i8").astype(np.int64, copy=False)
+    values = np.asarray(fixed_width(array, "i8"), np.int64)
     if nulls is not None:
         values = np.where(nulls, 0, values)
     if precision <= 3:

@@ -125,7 +125,7 @@ def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]
     if t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
         return [column]
     if t.is_integer(kind):
-        return [_numbers(column).astype(np.int64, copy=False)]
+        return [np.asarray(_numbers(column), np.int64)]
     if t.is_date32(kind) or t.is_time32(kind):
         return [_numbers(column.view(pa.int32())).astype(np.int64)]
     if t.is_timestamp(kind) or t.is_time64(kind):

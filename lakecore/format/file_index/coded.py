@@ -239,7 +239,7 @@ def rows_by_code(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def bitmap_of(rows: np.ndarray) -> BitMap:
     """A bitmap of these rows."""
-    return BitMap(rows.astype(np.uint32, copy=False))
+    return BitMap(np.asarray(rows, np.uint32))
 
 
 def encode_bitmap(rows: BitMap) -> bytes:

@@ -328,8 +328,7 @@ def _multiply_decimals(
 
 def _rounded(numbers: np.ndarray, unit: int) -> np.ndarray:
     """The numbers divided by the unit, rounded half away from 0."""
-    signs = np.where(numbers < 0, -1, 1)
-    rounded: np.ndarray = (np.abs(numbers) * 2 + unit) // (2 * unit) * signs
+    rounded: np.ndarray = (np.abs(numbers) * 2 + unit) // (2 * unit) * np.sign(numbers)
     return rounded
 
 
@@ -337,7 +336,7 @@ def _quotients(aggregate: Aggregate, left: np.ndarray, right: np.ndarray) -> np.
     """The quotients, rounded half away from 0."""
     if (right == 0).any():
         raise _no_division(aggregate)
-    signs = np.where((left < 0) != (right < 0), -1, 1)
+    signs = np.sign(left) * np.sign(right)
     quotients: np.ndarray = (np.abs(left) * 2 + np.abs(right)) // (2 * np.abs(right)) * signs
     return quotients
 

@@ -66,6 +66,16 @@ def test_nodes_and_containers_of_every_kind_are_read_and_written(
     assert sketches.encode(bitmap)[9 : 9 + len(nodes)] == nodes
 
 
+@pytest.mark.parametrize(
+    ("children", "kind"),
+    [(1, 0), (4, 0), (5, 1), (16, 1), (17, 2), (48, 2), (49, 3), (256, 3)],
+)
+def test_number_of_children_decides_the_kind_of_a_node(children: int, kind: int) -> None:
+    found, body = sketches._branch(bytes(range(children)))  # noqa: SLF001
+
+    assert (found, len(body)) == (kind, [4, 16, 256, 32][kind])
+
+
 def test_values_of_all_64_bits_survive() -> None:
     draw = random.Random(7)
     values = [draw.getrandbits(64) for _ in range(500)]
