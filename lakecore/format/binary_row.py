@@ -458,7 +458,7 @@ def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
         size_bytes += pc.fill_null(each, 0).to_numpy()
     longest = np.argsort(-size_bytes, kind="stable")[: _LONG_ROWS_MAX + 1]
     sizes = size_bytes[longest]
-    apart = np.concatenate([[0], np.cumsum(sizes)])[: len(sizes)]
+    apart = np.cumsum(sizes) - sizes
     costs = apart + _STEP_COST * sizes
     if len(longest) == len(size_bytes):
         costs = np.append(costs, sizes.sum())

@@ -121,6 +121,15 @@ def test_every_arrow_form_of_text_gives_the_same_rows(form: pa.DataType) -> None
     assert hashes.tolist() == hash_rows([pa.array(TEXTS), numbers], [string, bigint]).tolist()
 
 
+@pytest.mark.parametrize("kind", ["ARRAY<INT>", "MAP<STRING, INT>", "ROW<a INT>", "BYTES"])
+def test_slot_of_a_null_is_zero(kind: str) -> None:
+    types = [parse_type("STRING"), parse_type(kind)]
+    columns = [pa.array(["a longer text", "b"]), pa.nulls(2, arrow_type(types[1]))]
+
+    rows = encode_rows(columns, types).serialized()
+    assert [row[4 + 8 + 8 : 4 + 8 + 16] for row in rows] == [bytes(8)] * 2
+
+
 def test_long_row_among_short_ones_has_the_hash_that_it_has_alone() -> None:
     string, texts = [parse_type("STRING")], pa.array(["a", "x" * 100_000, None])
     alone = [hash_rows([texts.slice(at, 1)], string)[0] for at in range(3)]

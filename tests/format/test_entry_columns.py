@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.format.entry_columns import EntryColumns, Unmatched, live_rows
+from lakecore.format.entry_columns import (
+    COUNTED,
+    HOLDS_DELETIONS,
+    EntryColumns,
+    Unmatched,
+    live_rows,
+)
 from lakecore.format.manifest_files import decode_entries, encode_manifest
 from lakecore.model.manifest import FileKind
 from tests.tables import entry, files
@@ -59,3 +65,24 @@ def test_entry_that_does_not_follow_is_named_by_its_place(
             live(*found, wanted=wanted)
         place = refusal.value.manifest - (len(found) - len(texts)), refusal.value.row
         assert place == (manifest_at, row)
+
+
+@pytest.mark.parametrize(
+    ("count", "level", "says"),
+    [
+        (None, 0, 0),
+        (None, 5, 0),
+        (0, 0, 0),
+        (0, 1, COUNTED),
+        (1, 0, HOLDS_DELETIONS),
+        (3, 5, HOLDS_DELETIONS),
+    ],
+)
+def test_deletions_of_a_file_are_those_that_it_states(
+    count: int | None, level: int, says: int
+) -> None:
+    (first,) = files("L0 a-m")
+    file = replace(first, name="data-1.parquet", level=level, delete_row_count=count)
+    columns = EntryColumns.of(decode_entries(encode_manifest([entry(file)]), "m"))
+
+    assert columns.deletions.take(columns.rows_of(None)).tolist() == [says]

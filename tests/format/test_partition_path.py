@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import Unsupported
-from lakecore.format.layout import float_text, partition_path, partition_texts
+from lakecore.format.layout import float_text, partition_path, partition_texts, value_text
 from lakecore.model.types import Atomic, Field, Root, arrow_schema, parse_type
 
 GOLDEN = json.loads(
@@ -145,3 +145,22 @@ def test_years_beyond_four_digits_take_a_plus() -> None:
     batch = pa.record_batch([pa.array([253402300800000], pa.timestamp("ms"))], ["p0"])
 
     assert partition_path(batch, fields, DEFAULT, legacy_name=True) == "p0=+10000-01-01T00%3A00"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "precision", "text"),
+    [
+        (0, 0, "00:00:00"),
+        (86_399_999, 3, "23:59:59.999"),
+        (45_296_120, 3, "12:34:56.12"),
+        (45_296_120, 1, "12:34:56.1"),
+        (45_296_000, 3, "12:34:56.0"),
+        (-1, 3, "23:59:59.999"),
+    ],
+)
+def test_time_of_a_partition_is_one_of_a_day(milliseconds: int, precision: int, text: str) -> None:
+    field = fields_of(f"TIME({precision})")[0]
+    value = pa.array([milliseconds], pa.int32()).view(pa.time32("ms"))[0]
+
+    assert value_text(value, field, legacy=False) == text
+    assert value_text(value, field, legacy=True) == str(milliseconds)

@@ -58,6 +58,15 @@ def test_number_of_many_digits_is_a_double(form: str, digits: int) -> None:
     ).format(number)
 
 
+@pytest.mark.parametrize(
+    ("places", "kind"), [(1, "decimal"), (37, "decimal"), (38, "decimal"), (39, "double")]
+)
+def test_small_number_is_a_decimal_of_at_most_38_places(places: int, kind: str) -> None:
+    value, _ = variant_of_json(f"0.{'0' * (places - 1)}1")
+
+    assert ("double" if value[0] == 7 << 2 else "decimal") == kind
+
+
 @pytest.mark.parametrize("text", ["x" * 300, "x" * 70_000])
 @pytest.mark.parametrize("count", [1, 255, 256])
 def test_long_lists_and_objects_come_back(text: str, count: int) -> None:

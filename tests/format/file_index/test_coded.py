@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 
-from lakecore.format.file_index.coded import NULL, CodedParts, stored_values, value_form
+from lakecore.format.file_index.coded import (
+    NULL,
+    CodedParts,
+    stored_size,
+    stored_values,
+    value_form,
+)
 from lakecore.model.types import arrow_type, parse_type
 
 
@@ -43,3 +50,17 @@ def test_codes_are_places_in_the_dictionary_however_many_values(count: int) -> N
 
     assert coded.keys.to_numpy().tolist() == list(range(count + 1))
     assert coded.codes.tolist() == [*values.tolist(), NULL, count, 0]
+
+
+@pytest.mark.parametrize("containers", [1, 3, 4, 9])
+@pytest.mark.parametrize("has_runs", [False, True])
+def test_size_of_a_bitmap_follows_from_its_header(containers: int, *, has_runs: bool) -> None:
+    values = [key << 16 | low for key in range(containers) for low in (1, 5, 70 + key)]
+    values += range(3 << 16, (3 << 16) + 20_000, 2)
+    if has_runs:
+        values += [*range((containers << 16) + 200, (containers << 16) + 9_000), 1 << 30]
+    bitmap = BitMap(values)
+    bitmap.run_optimize()
+    data = bitmap.serialize()
+
+    assert stored_size(b"xy" + data + b"more", 2) == len(data)
