@@ -15,7 +15,9 @@ from lakecore.memory import Share
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.table.file_reader import late_casts
+from lakecore.table.file_reader.late_casts import may_be_unread
 from lakecore.table.publication import write_schema
+from lakecore.table.reads.source import TableSource
 from lakecore.table.sections import windows
 from tests.tables import changed, held, new_table, put, reopened
 
@@ -51,6 +53,32 @@ def with_hidden_value(engine: str = "deduplicate", **options: Any) -> Table:
     table = to_int(table)
     put(table, "1 7 2")
     return table
+
+
+@pytest.mark.parametrize(
+    ("options", "unread"),
+    [
+        ({}, set()),
+        ({"sequence__field": "n"}, {"n"}),
+        ({"merge_engine": "partial-update"}, set()),
+        (
+            {"merge_engine": "aggregation", "fields__n__aggregate_function": "sum"},
+            {"n"},
+        ),
+    ],
+)
+def test_values_that_a_merge_looks_at_may_be_read_as_flags(
+    options: dict[str, Any], unread: set[str]
+) -> None:
+    table = new_table(VALUES, **options)
+    put(table, "1 a 1")
+    context = table.context
+    source = TableSource(
+        context=context, snapshot=context.history.latest_snapshot(), table_schema=context.schema
+    )
+    plan = source.read_plan(tuple(source.plan().splits), None)
+
+    assert {name for name in VALUES if may_be_unread(name, plan)} == unread
 
 
 @pytest.mark.parametrize("engine", CHOOSING)

@@ -94,6 +94,13 @@ def test_healthy_table_gets_no_advice() -> None:
     assert (found.commits, found.interval_seconds) == (30, 300)
 
 
+@pytest.mark.parametrize(("commits", "known"), [(9, False), (10, True)])
+def test_interval_needs_some_commits(commits: int, *, known: bool) -> None:
+    table = lived(16 * MB, 400 * MB, commits=commits)
+
+    assert (facts_of(table.context, PRICES["s3"]).interval_s is not None) is known
+
+
 def test_usual_file_is_one_above_level_0() -> None:
     two_levels = lived(16 * MB, 400 * MB, num_levels="2")
 

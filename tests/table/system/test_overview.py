@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakecore.errors import Unsupported
 from lakecore.io.stores.store import MemoryStore
 from lakecore.table.system import overview
-from lakecore.table.system.overview import SnapshotFacts, overview_of
-from tests.tables import new_table, put, reopened
+from lakecore.table.system.overview import SnapshotFacts, _files, overview_of
+from tests.tables import files, new_table, put, reopened
 
 
 def test_growth_is_counted_back_from_the_latest_snapshot() -> None:
@@ -87,3 +89,22 @@ def test_rows_that_a_catalog_hides_are_not_counted() -> None:
 
     with pytest.raises(Unsupported, match="query-auth"):
         overview_of(table.context)
+
+
+@pytest.mark.parametrize(
+    ("text", "overlap"),
+    [
+        ("L0 a-m", False),
+        ("L0 a-m | L0 n-z", True),
+        ("L5 a-m | L5 n-z", False),
+        ("L0 a-m | L5 a-z", True),
+        ("L4 a-m | L5 a-z", True),
+    ],
+)
+def test_files_of_several_levels_or_of_level_0_may_overlap(text: str, *, overlap: bool) -> None:
+    found = files(text)
+
+    assert {file.overlaps for file in _files(found)} == {overlap}
+    if {file.level for file in found} == {0}:
+        without_keys = [replace(file, key_min=b"", key_max=b"") for file in found]
+        assert not any(file.overlaps for file in _files(without_keys))
