@@ -19,7 +19,9 @@ from lakecore.io.ambient import Clock, seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
+from lakecore.model.validation import create_schema
 from lakecore.table.changes.between import changes_between
+from lakecore.table.changes.wanted import column_to_count
 from lakecore.table.publication import write_schema
 from tests.reading import ReadingStore
 from tests.tables import changed, held, new_table, put, reopened, rows, with_options
@@ -443,3 +445,16 @@ def test_mode_of_changes_without_their_points_is_refused() -> None:
     for read in (again.to_polars, again.inspect.system_table("audit_log").to_polars):
         with pytest.raises(InvalidRequest, match="the scan mode needs one more option"):
             read()
+
+
+EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "bucket": "-1"}
+
+
+def test_rows_are_counted_by_a_small_column_that_may_be_null() -> None:
+    def counted(**types: str) -> tuple[str, ...]:
+        return column_to_count(create_schema(types, now_ms=0, options=EVOLVING))
+
+    assert counted(a="INT NOT NULL", b="STRING", c="INT") == ("b",)
+    assert counted(a="INT NOT NULL", b="STRING NOT NULL") == ("a",)
+    assert counted(b="BLOB", c="INT NOT NULL") == ("c",)
+    assert counted(b="BLOB", c="INT NOT NULL", d="INT") == ("d",)

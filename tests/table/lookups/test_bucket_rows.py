@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from lakecore.io.files.file_format import WriteFormat
+from lakecore.merge.keys import order_columns
 from lakecore.table.lookups import bucket_rows
-from lakecore.table.lookups.bucket_rows import DiskBlocks, distinct, sorted_block
+from lakecore.table.lookups.bucket_rows import DiskBlocks, distinct, order_of, sorted_block
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ def drawn(types: dict[str, pa.DataType], count: int, *, nulls: bool) -> pa.Table
 
 def keys_of(rows: pa.Table, names: list[str]) -> OrderColumns:
     return distinct(sorted_block(rows, names).keys)
+
+
+@pytest.mark.parametrize("types", [NUMBERS, TEXTS, BOTH], ids=["numbers", "texts", "both"])
+def test_equal_keys_stay_in_their_order(types: dict[str, pa.DataType]) -> None:
+    rows = drawn(types, 5_000, nulls=False)
+    keys = order_columns(rows.columns)
+    texts = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+    assert order_of(keys).tolist() == sorted(range(5_000), key=lambda at: texts[at])
 
 
 @pytest.mark.parametrize("types", [NUMBERS, TEXTS, BOTH], ids=["numbers", "texts", "both"])

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import LakecoreError, NotFound
+from lakecore.options import parse_options
 from lakecore.table.changes.starts import retained_changes
+from lakecore.table.maintenance.expire_snapshots import keeps_changelogs
 from property_tests.profile import calls_of
 from tests.retention import consumer, copied, data_files, expire, files_read, names, tag
 from tests.stores import FailingStore, StoreFailure
@@ -32,6 +34,27 @@ def long_lived(commits: int = 5, producer: str = "none") -> Table:
     for number in range(commits):
         put(table, f"{number % 2} v{number}")
     return table
+
+
+@pytest.mark.parametrize(
+    ("options", "longer"),
+    [
+        ({}, False),
+        ({"num-retained.max": "20"}, False),
+        ({"num-retained.max": "21"}, True),
+        ({"num-retained.min": "10"}, False),
+        ({"num-retained.min": "11"}, True),
+        ({"time-retained": "60 min"}, False),
+        ({"time-retained": "61 min"}, True),
+    ],
+)
+def test_changelogs_live_longer_if_an_option_keeps_more(
+    options: dict[str, str], *, longer: bool
+) -> None:
+    changelog = {f"changelog.{key}": text for key, text in options.items()}
+    parsed = parse_options({"snapshot.num-retained.max": "20", **changelog})
+
+    assert keeps_changelogs(parsed) is longer
 
 
 def kept(table: Table) -> tuple[int, ...]:
