@@ -136,6 +136,8 @@ def _words(data: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
 # --- bloom filter --------------------------------------------------------------------------------
 
 _BITS_MAX = (1 << 31) - 8
+_SET_BITS_MAX = 1 << 20
+"""A larger filter is built in its final bytes: a byte for each bit would take much memory."""
 _ADDED_ROWS = 65_536
 _FUNCTIONS_MAX = 1_000
 """A false-positive rate of 1e-9 takes 30 functions."""
@@ -159,7 +161,7 @@ class BloomFilterWriter:
         assert size is not None, "checked where the options are read"
         self._form = form
         self._bits, self._functions = size
-        self._set = np.zeros(self._bits, bool) if self._bits < 1 << 20 else None
+        self._set = np.zeros(self._bits, bool) if self._bits < _SET_BITS_MAX else None
         self._bytes = np.zeros(self._bits // 8, np.uint8)
 
     def add(self, column: pa.Array) -> None:

@@ -295,6 +295,13 @@ def test_bloom_filter_holds_what_was_added_in_small_and_large_filters() -> None:
         assert items == 100 or may_hold(body, absent, form).mean() < 0.03
 
 
+@pytest.mark.parametrize(("items", "large"), [(100_000, False), (1_000_000, True)])
+def test_large_filter_is_built_in_its_final_bytes(items: int, *, large: bool) -> None:
+    writer = BloomFilterWriter(form_of("INT"), items, 0.1)
+
+    assert (writer._set is None) is large  # noqa: SLF001
+
+
 def test_names_are_modified_utf_8() -> None:
     indexes = (StoredIndex(column="a\x00é😀[k]", index_type="bitmap", body=None),)
 
