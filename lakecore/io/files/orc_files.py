@@ -351,7 +351,7 @@ class _Known:
     def add(self, key: tuple[object, ...]) -> None:
         with self._lock:
             self._files[key] = None
-            while len(self._files) > _KNOWN_MAX:
+            if len(self._files) > _KNOWN_MAX:
                 self._files.popitem(last=False)
 
 

@@ -100,6 +100,18 @@ def test_buckets_fill_up_and_are_kept() -> None:
     assert set(limited.inspect.buckets()["bucket"]) == {0, 1}
 
 
+def test_key_that_leaves_makes_room_for_one_other() -> None:
+    table = crossing(dynamic_bucket__target_row_num="2", write_only="true")
+    with table.new_stream_write("loader") as writer:
+        for number, text in enumerate(["1x 2x 3x 4x", "1y", "5x 6x"]):
+            writer.write([{"id": int(word[0]), "v": "a", "p": word[1]} for word in text.split()])
+            writer.prepare_commit(number)
+        writer.commit(2)
+
+    buckets = table.inspect.buckets()
+    assert sorted(buckets.filter(partition="{x}")["bucket"]) == [0, 1, 2]
+
+
 def test_verbs_find_rows_where_they_are() -> None:
     table = crossing()
     put(table, "1 a x | 2 b x | 3 c y")
