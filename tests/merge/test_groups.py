@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.merge.groups import bits_of, in_one
+from lakecore.merge.groups import NONE, bits_of, in_one, pick, spread
 
 ARRAYS = [
     pa.array(range(100), pa.int64()),
@@ -67,3 +68,26 @@ def test_an_array_without_rows_may_have_no_buffer() -> None:
     bits = bits_of(pa.Array.from_buffers(pa.int16(), 0, [None, None]))
 
     assert (bits.tolist(), bits.dtype.itemsize) == ([], 2)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_array_of_one_value_is_not_copied(at: int) -> None:
+    values = pa.array(["a", "b"])
+    found = pick(values, np.array([at]))
+
+    assert found.to_pylist() == ["ab"[at]]
+    assert found.buffers()[2].address == values.buffers()[2].address
+    assert pick(values, np.array([NONE])).to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "spread_values"),
+    [([0, 1], ["a", "b"]), ([1, 0], ["b", "a"]), ([0, 2], ["a", None, "b"]), ([], [None])],
+)
+def test_values_are_spread_to_their_groups(
+    numbers: list[int], spread_values: list[str | None]
+) -> None:
+    values = pa.array(["a", "b"][: len(numbers)], pa.string())
+
+    found = spread(values, np.array(numbers, np.int64), len(spread_values))
+    assert found.to_pylist() == spread_values
