@@ -168,15 +168,17 @@ if TYPE_CHECKING:
     from lakecore.table.verbs.statistics_verbs import ColumnSketch, analyze, measured
     from lakecore.table.writes.batch_write import (
         Author,
+        Evolution,
         author,
         batch_writer,
         commit_append,
         commit_overwrite,
         committed_before,
+        evolution_for,
         spec_values,
+        type_changes_of,
     )
     from lakecore.table.writes.cross_partition import read_hashes
-    from lakecore.table.writes.evolving import Evolution, evolution_for, type_changes_of
     from lakecore.table.writes.write import TableWrite
     from lakecore.table.writes.write_start import WriteStart, read_base, read_start
 
@@ -274,10 +276,10 @@ HOMES = {
     "lakecore.table.verbs.row_writer": "Changed as_verbs_read commit_changes",
     "lakecore.table.verbs.statistics_verbs": "ColumnSketch analyze measured",
     "lakecore.table.writes.batch_write": (
-        "Author author batch_writer commit_append commit_overwrite committed_before spec_values"
+        "Author Evolution author batch_writer commit_append commit_overwrite committed_before "
+        "evolution_for spec_values type_changes_of"
     ),
     "lakecore.table.writes.cross_partition": "read_hashes",
-    "lakecore.table.writes.evolving": "Evolution evolution_for type_changes_of",
     "lakecore.table.writes.write": "TableWrite",
     "lakecore.table.writes.write_start": "WriteStart read_base read_start",
 }

@@ -19,8 +19,13 @@ A message is a lower-case sentence, then facts: `run overlaps. level=3 file=...`
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from lakecore.masking import masked, masked_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "AlreadyExists",
@@ -180,3 +185,21 @@ def check_flags(**flags: object) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise InvalidRequest(f"{name} is True or False", **{name: flag})
+
+
+KEPT_LONGER = (
+    "the option snapshot.time-retained or a consumer keeps snapshots longer, a tag the rows of one"
+)
+"""What an error about an expired snapshot says."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
+    """The known name most similar to `name` as facts of an error; empty if none is similar.
+
+    Upper and lower case do not matter.
+
+        raise NotFound("no such table", table=name, **did_you_mean(name, tables))
+    """
+    lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), lower, 1)
+    return {"did_you_mean": lower[near[0]]} if near else {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate
-from lakecore.merge.groups import Groups
+from lakecore.merge.keys import Groups
 from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
 from lakecore.model.types import arrow_type
 from lakecore.testing.aggregates import RETRACTING, Refused, aggregator

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
-from lakecore.merge.order import runs_decide
-from lakecore.merge.spec import MergeSpec, Slice, merge_spec
+from lakecore.merge.spec import MergeSpec, Slice, merge_spec, runs_decide
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.testing.aggregates import Refused
 from lakecore.testing.merging import KINDS, Rules, Version, key_of, merge, versions_of

@@ -22,9 +22,9 @@ from pyspark.daemon import manager
 PRELOADED = (
     "spark_bridge.task",
     "spark_bridge.read_job",
-    "spark_bridge.change_tasks",
+    "spark_bridge.change_job",
     "spark_bridge.compact_tasks",
-    "spark_bridge.sink",
+    "spark_bridge.source",
     "spark_bridge.cdc_decode",
 )
 """The modules of tasks; they import what the tasks need."""

@@ -62,10 +62,16 @@ from spark_bridge.arguments import (
     check_spread,
     named_arguments,
     opened,
+    with_types_of,
 )
-from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
-from spark_bridge.change_tasks import owner_function
-from spark_bridge.check import with_types_of
+from spark_bridge.change_job import (
+    ChangeJob,
+    committed_once,
+    groups_of,
+    owner_function,
+    size_of,
+    statement,
+)
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.placement import (
     RoutingKeys,

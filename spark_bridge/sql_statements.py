@@ -46,7 +46,7 @@ from lakecore.distributed import (
     split,
     tokenize,
 )
-from spark_bridge.arguments import named_arguments, overwrites_dynamically
+from spark_bridge.arguments import evolved, named_arguments, overwrites_dynamically
 from spark_bridge.attach_tables import (
     AttachedDatabase,
     attach_again,
@@ -57,7 +57,6 @@ from spark_bridge.attach_tables import (
     require_free,
 )
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.check import evolved
 from spark_bridge.maintenance import compact, expire_snapshots, remove_orphan_files
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version

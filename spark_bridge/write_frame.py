@@ -37,9 +37,18 @@ from lakecore.distributed import (
     hides_level_0,
     spec_values,
 )
-from spark_bridge.arguments import check_counts, check_frame, named_arguments, opened, warn
+from spark_bridge.arguments import (
+    check_counts,
+    check_frame,
+    check_schema,
+    evolved,
+    named_arguments,
+    opened,
+    warn,
+    with_names_of,
+    with_types_of,
+)
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.check import check_schema, evolved, with_names_of, with_types_of
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, assigners_of, owner_of, parallelism

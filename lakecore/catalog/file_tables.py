@@ -16,7 +16,14 @@ from lakecore.catalog.identifier import (
 )
 from lakecore.catalog.options import OptionReader
 from lakecore.deferred import deferred
-from lakecore.errors import CommitConflict, InvalidRequest, NotFound, Unsupported, check_flags
+from lakecore.errors import (
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    Unsupported,
+    check_flags,
+    did_you_mean,
+)
 from lakecore.format.layout import Layout
 from lakecore.io.dropped_mark import hides
 from lakecore.io.history import History
@@ -26,7 +33,6 @@ from lakecore.model.casts import narrowed_columns
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Change, check_changes
 from lakecore.options import OptionValue, option_texts
-from lakecore.suggestions import did_you_mean
 from lakecore.table.publication import SchemaProposal
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from lakecore.model.types import (
 )
 from lakecore.model.validation import create_schema
 from lakecore.table.context import bind_context
-from lakecore.table.writes.batch_write import author, write_rows
-from lakecore.table.writes.evolving import columns_of_rows
+from lakecore.table.writes.batch_write import author, columns_of_rows, write_rows
 from lakecore.table.writes.write_start import Unstored, WriteStart
 
 if TYPE_CHECKING:

@@ -57,6 +57,7 @@ from lakecore.cdc.sink_parts import (
     Recent,
     Rules,
     SinkSettings,
+    TargetTable,
     check_alone,
     check_source,
     does_not_fit,
@@ -70,7 +71,6 @@ from lakecore.cdc.sink_parts import (
 )
 from lakecore.cdc.state import DeadLetters, PipelineState, Requests, StateFiles, stored
 from lakecore.cdc.target_rules import outdates
-from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
 
 if TYPE_CHECKING:

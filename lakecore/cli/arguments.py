@@ -7,10 +7,20 @@ imported here, so that `--help` stays fast: a module of commands names what it n
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+import sys
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, ParamSpec, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -19,6 +29,7 @@ from lakecore.cli.output import run
 from lakecore.cli.registry import COMMANDS
 from lakecore.cli.settings import stated
 from lakecore.deferred import deferred
+from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -300,3 +311,52 @@ def names(columns: str | None) -> list[str] | None:
 def partitions_of(specs: Iterable[str] | None) -> list[Mapping[str, object]]:
     """The partitions in texts such as `dt=1,hour=2`."""
     return [{**stated(each.split(","), "a partition")} for each in specs or ()]
+
+
+DRY = "dry run: nothing was changed"
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Verb(Protocol[R_co]):
+    """A verb that removes something, or in a dry run only says what it would remove."""
+
+    def __call__(self, *, dry_run: bool) -> R_co: ...
+
+
+def confirmed(verb: Verb[R], question: Callable[[R], str | None], care: Care) -> R:
+    """Run a verb after the user agreed, and return its result, or that of a dry run.
+
+    A dry run determines what would be removed, and `question` turns its result into a question. If
+    `question` returns None, there is nothing to remove: then nothing is asked or done.
+    """
+    planned = verb(dry_run=True)
+    if care.dry_run:
+        return planned
+    asked = question(planned)
+    if asked is None:
+        return _done(planned)
+    require_consent(asked, yes=care.yes)
+    return verb(dry_run=False)
+
+
+def _done(result: R) -> R:
+    """The result of a verb with nothing to remove, which is no dry run."""
+    if is_dataclass(result) and not isinstance(result, type) and hasattr(result, "dry_run"):
+        return cast("R", replace(result, dry_run=False))
+    return result
+
+
+def require_consent(question: str, *, yes: bool) -> None:
+    """Return if the user agrees, by `--yes` or at the terminal.
+
+    Raises InvalidRequest if the user declines, or if there is no terminal.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidRequest("this needs a confirmation: add --yes", question=question)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise InvalidRequest("nothing was changed")

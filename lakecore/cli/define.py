@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakecore.cli.arguments import (
+    DRY,
     Care,
     Form,
     Format,
@@ -20,9 +21,9 @@ from lakecore.cli.arguments import (
     flag,
     names,
     partitions_of,
+    require_consent,
     switch,
 )
-from lakecore.cli.confirm import DRY, require_consent
 from lakecore.cli.look import columns_frame
 from lakecore.cli.printing import note, rows_text, say, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module

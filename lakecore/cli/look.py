@@ -1,17 +1,23 @@
-"""`lakecore tables`, `show`, `explain`, `advise`, `analyze`: facts of tables, not rows."""
+"""`lakecore tables`, `show`, `read`, `inspect`: commands that print facts or rows of tables.
+
+Rows are printed as a grid of the first ones, or as a stream of all.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakecore.catalog.identifier import quoted_name
 from lakecore.cli.arguments import (
+    ROWS_SHOWN,
     Columns,
     Form,
     Format,
+    Limit,
     OfTable,
     OfWarehouse,
     Verbs,
@@ -21,25 +27,31 @@ from lakecore.cli.arguments import (
     names,
     switch,
 )
-from lakecore.cli.printing import note, say, write_frame, write_record
+from lakecore.cli.printing import note, say, write_batches, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module
-from lakecore.display import show_bytes
-from lakecore.errors import LakecoreError
+from lakecore.display import json_text, show_bytes
+from lakecore.errors import InvalidRequest, LakecoreError
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from lakecore.frames.arrow_frames import to_frame
     from lakecore.io.parallel import read_all
     from lakecore.model.schema import TableSchema
     from lakecore.session import Session
     from lakecore.table.handle import Table
     from lakecore.table.reads.told import told_snapshot
     from lakecore.table.system.advice import advice_of
+    from lakecore.table.system.overview import BucketFiles, Overview, overview_of
+    from lakecore.ui.drawing import overview_page
 else:
     pl = deferred_module("polars")
     advice_of = deferred("lakecore.table.system.advice", "advice_of")
     read_all = deferred("lakecore.io.parallel", "read_all")
     told_snapshot = deferred("lakecore.table.reads.told", "told_snapshot")
+    to_frame = deferred("lakecore.frames.arrow_frames", "to_frame")
+    overview_page = deferred("lakecore.ui.drawing", "overview_page")
+    overview_of = deferred("lakecore.table.system.overview", "overview_of")
 
 commands = Verbs()
 
@@ -261,3 +273,194 @@ def _files(table: Table) -> pl.DataFrame:
         keys=pl.format("{} .. {}", "min_key", "max_key"),
         file=pl.col("file_path").str.split("/").list.last(),
     )
+
+
+@commands("read")
+def read(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Limit = None,
+    snapshot: Annotated[
+        int | None, flag("N", "Read this snapshot.", "--snapshot", "--snapshot-id")
+    ] = None,
+    tag: Annotated[str | None, flag("NAME", "Read this tag.")] = None,
+    timestamp: Annotated[
+        str | None, flag("TIME", "Read the newest snapshot at this time (ISO 8601).")
+    ] = None,
+    form: Form,
+) -> None:
+    """Print the rows of a table, merged by their keys."""
+    table = of.open()
+    if form is Format.TABLE:
+        frame = table.to_polars(
+            names(columns), where, _asked(limit), snapshot_id=snapshot, tag=tag, timestamp=timestamp
+        )
+        _write_first(frame, limit)
+    else:
+        reader = table.to_batches(
+            names(columns), where, limit, snapshot_id=snapshot, tag=tag, timestamp=timestamp
+        )
+        write_batches(to_frame(reader.schema.empty_table()), map(to_frame, reader), form)
+
+
+@commands("count")
+def count(
+    of: OfTable,
+    *,
+    where: Where = None,
+    snapshot: Annotated[
+        int | None, flag("N", "Count in this snapshot.", "--snapshot", "--snapshot-id")
+    ] = None,
+    tag: Annotated[str | None, flag("NAME", "Count in this tag.")] = None,
+    timestamp: Annotated[
+        str | None, flag("TIME", "Count in the newest snapshot at this time (ISO 8601).")
+    ] = None,
+    form: Form,
+) -> None:
+    """Count the rows of a table, merged by their keys."""
+    rows = of.open().count(where, snapshot_id=snapshot, tag=tag, timestamp=timestamp)
+    write_record({"rows": rows}, form, str(rows))
+
+
+@commands("changes")
+def changes(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    start: Annotated[
+        str | None, flag("POINT", "Changes after this snapshot, tag, date or time (ISO 8601).")
+    ] = None,
+    end: Annotated[str | None, flag("POINT", "Changes up to this point.")] = None,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Limit = None,
+    form: Form,
+) -> None:
+    """Print the changes between two snapshots or times, with row kinds.
+
+    The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted).
+    """
+    frame = of.open().changes(start, end, names(columns), where)
+    if form is Format.TABLE:
+        _write_first(frame.head(_asked(limit)).collect(), limit)
+    else:
+        rows = frame if limit is None else frame.head(limit)
+        empty = rows.collect_schema().to_frame()
+        write_batches(empty, rows.collect_batches(maintain_order=True), form)
+
+
+def _asked(limit: int | None) -> int:
+    """How many rows to read: one more than a grid shows, to detect whether there are more."""
+    return ROWS_SHOWN + 1 if limit is None else limit
+
+
+def _write_first(frame: pl.DataFrame, limit: int | None) -> None:
+    shown = frame if limit is not None else frame.head(ROWS_SHOWN)
+    write_frame(shown, Format.TABLE)
+    if shown.height < frame.height:
+        note(f"the first {shown.height} rows; --limit N shows more, --json or --csv prints all")
+
+
+_SNAPSHOTS = 12
+_BUCKETS_SHOWN = 24
+_BAR = 30
+
+
+@commands("inspect")
+def inspect(
+    of: OfTable,
+    *,
+    html: Annotated[str | None, flag("FILE", "Write a self-contained HTML page.")] = None,
+    form: Form,
+) -> None:
+    """Draw a table: snapshots, tags, consumers, buckets, files, and what would expire."""
+    if form is Format.CSV:
+        raise InvalidRequest("a picture is text, JSON or HTML")
+    overview = overview_of(of.open().context)
+    if html is not None:
+        try:
+            Path(html).write_text(overview_page(overview), encoding="utf-8")
+        except OSError as error:
+            raise InvalidRequest("the page cannot be written", file=html, cause=error) from error
+        note(f"wrote {html}")
+    elif form is Format.JSON:
+        say(json_text(asdict(overview)))
+    else:
+        _draw(overview)
+
+
+def _draw(overview: Overview) -> None:
+    keys = f", primary key {', '.join(overview.primary_keys)}" if overview.primary_keys else ""
+    say(f"{overview.table}{keys}")
+    say(
+        f"{overview.snapshot_count:,} snapshots, {overview.files:,} files, "
+        f"{show_bytes(overview.bytes)}"
+    )
+    named = {
+        "branches": list(overview.branches),
+        "tags": [f"{name} ({number})" for name, number in overview.tags.items()],
+        "consumers": [f"{name} (reads {n} next)" for name, n in overview.consumers.items()],
+    }
+    for what, known in named.items():
+        if known:
+            say(f"{what}: {', '.join(known)}")
+    if overview.snapshots:
+        write_frame(_timeline(overview), Format.TABLE, "Snapshots, newest first")
+    if overview.buckets:
+        write_frame(_buckets(overview), Format.TABLE, "Buckets: each sign is a file, by level")
+        hidden = len(overview.buckets) - _BUCKETS_SHOWN
+        if hidden > 0:
+            note(f"{hidden:,} more buckets; --html or --json shows all")
+    if overview.expiry is not None:
+        say(f"Expiry now: {overview.expiry.snapshots_expired:,} snapshots would go.")
+
+
+def _timeline(overview: Overview) -> pl.DataFrame:
+    shown = overview.snapshots[: -_SNAPSHOTS - 1 : -1]
+    most = max((each.bytes or 0 for each in overview.snapshots), default=0) or 1
+    rows = [
+        {
+            "id": each.id,
+            "kind": each.kind,
+            "time": each.time_ms,
+            "rows": each.rows,
+            "files": each.files,
+            "size": None if each.bytes is None else show_bytes(each.bytes),
+            "": "#" * round(_BAR * (each.bytes or 0) / most),
+            "tags": ", ".join(each.tags) or None,
+            "next of": ", ".join(each.consumers) or None,
+        }
+        for each in shown
+    ]
+    time = pl.from_epoch("time", time_unit="ms").dt.replace_time_zone("UTC")
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(time)
+
+
+def _buckets(overview: Overview) -> pl.DataFrame:
+    rows = [
+        {
+            "partition": each.partition or None,
+            "bucket": each.bucket,
+            "files": len(each.files),
+            "rows": sum(file.rows for file in each.files),
+            "size": show_bytes(each.bytes),
+            "levels": _levels(each),
+        }
+        for each in overview.buckets[:_BUCKETS_SHOWN]
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _levels(bucket: BucketFiles) -> str:
+    """The levels in the form `L0 ## L5 #`: one sign per file, or a number for many files."""
+    counts: dict[int, int] = {}
+    for file in bucket.files:
+        counts[file.level] = counts.get(file.level, 0) + 1
+    return " ".join(
+        f"L{level} " + ("#" * count if count <= _FILES_SHOWN else f"#x{count}")
+        for level, count in sorted(counts.items())
+    )
+
+
+_FILES_SHOWN = 12

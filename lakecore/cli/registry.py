@@ -21,16 +21,16 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Read": {
         "tables": ("look", "List the tables of a warehouse, with keys, snapshot and rows."),
         "show": ("look", "Show the schema, options and snapshots of a table."),
-        "read": ("rows", "Print the rows of a table, merged by their keys."),
-        "count": ("rows", "Count the rows of a table, merged by their keys."),
-        "changes": ("rows", "Print the changes between two snapshots or times, with row kinds."),
+        "read": ("look", "Print the rows of a table, merged by their keys."),
+        "count": ("look", "Count the rows of a table, merged by their keys."),
+        "changes": ("look", "Print the changes between two snapshots or times, with row kinds."),
         "stream": (
             "streams",
             "Print changes snapshot by snapshot, and wait for new ones until Ctrl-C.",
         ),
         "explain": ("look", "Show which files a read would skip, merge and read."),
         "inspect": (
-            "picture",
+            "look",
             "Draw a table: snapshots, tags, consumers, buckets, files, and what would expire.",
         ),
     },
@@ -85,19 +85,19 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "consumer": ("streams", "List, set and delete the consumers of a table."),
         "orphans": (
-            "cleanup",
+            "retention",
             "Delete orphan files: left by failed writes, in no snapshot, tag or branch.",
         ),
         "repair": (
-            "cleanup",
+            "retention",
             "Register the databases and tables of a warehouse in its catalog, with their schemas.",
         ),
         "partition-done": (
-            "cleanup",
+            "retention",
             "Mark partitions as done, so that other jobs know that they are complete.",
         ),
         "iceberg": (
-            "cleanup",
+            "retention",
             "Write Iceberg metadata of the latest snapshot, for DuckDB, Spark and other readers.",
         ),
     },

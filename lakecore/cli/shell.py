@@ -29,13 +29,12 @@ from lakecore.cli.arguments import ROWS_SHOWN, Format
 from lakecore.cli.output import flush, write
 from lakecore.cli.printing import note
 from lakecore.cli.sql_rows import ALL_ROWS, file_text, print_rows
-from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.errors import InvalidRequest, LakecoreError, did_you_mean
 from lakecore.io.ambient import SYSTEM
 from lakecore.options import option_keys
 from lakecore.sql.parse import WORDS
 from lakecore.sql.procedures.registry import listed
 from lakecore.sql.tokens import quoted_text, split
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

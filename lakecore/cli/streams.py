@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lakecore.cli.arguments import (
+    DRY,
     ROWS_SHOWN,
     Care,
     Columns,
@@ -22,11 +23,12 @@ from lakecore.cli.arguments import (
     Verbs,
     Where,
     argument,
+    confirmed,
     flag,
     names,
+    require_consent,
     switch,
 )
-from lakecore.cli.confirm import DRY, confirmed, require_consent
 from lakecore.cli.output import INTERRUPTED, flush
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module

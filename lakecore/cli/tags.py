@@ -7,8 +7,18 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs, argument, flag, switch
-from lakecore.cli.confirm import DRY, confirmed
+from lakecore.cli.arguments import (
+    DRY,
+    Care,
+    Form,
+    Format,
+    OfTable,
+    Verbs,
+    argument,
+    confirmed,
+    flag,
+    switch,
+)
 from lakecore.cli.printing import write_frame, write_record
 from lakecore.deferred import deferred_module
 

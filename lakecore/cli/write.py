@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakecore.cli.arguments import (
+    DRY,
     STDIN,
     Care,
     EvolveSchema,
@@ -22,9 +23,9 @@ from lakecore.cli.arguments import (
     argument,
     flag,
     names,
+    require_consent,
     switch,
 )
-from lakecore.cli.confirm import DRY, require_consent
 from lakecore.cli.printing import note, rows_text, write_frame, write_record
 from lakecore.cli.settings import stated
 from lakecore.deferred import deferred, deferred_module

@@ -28,7 +28,7 @@ from lakecore.model.types import Field, from_arrow, with_nullable
 from lakecore.options import OptionValue, option_texts
 from lakecore.session import Session, connect
 from lakecore.sql.tokens import quoted
-from lakecore.table.writes.evolving import columns_of_rows
+from lakecore.table.writes.batch_write import columns_of_rows
 
 try:
     from dbt.adapters.duckdb.plugins import BasePlugin

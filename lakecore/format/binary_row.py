@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakecore.format.arrow_buffers import Bools, Ints
+    from lakecore.model.arrow_arrays import Bools, Ints
 
 
 # --- row decode ----------------------------------------------------------------------------------

@@ -18,8 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable
-from lakecore.format.avro import BLOCK_SIZE_BYTES, container, plain_container, read_container
-from lakecore.format.avro_container import codec_of, compress
+from lakecore.format.avro import (
+    BLOCK_SIZE_BYTES,
+    codec_of,
+    compress,
+    container,
+    plain_container,
+    read_container,
+)
 from lakecore.format.manifest_records import (
     DEFAULT_COMPRESSION,
     DEFAULT_FORMAT,

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.format.arrow_buffers import (
+from lakecore.model.arrow_arrays import (
     Bools,
     Bytes,
     Ints,

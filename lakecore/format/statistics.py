@@ -26,9 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import decode_rows, serialize_row
-from lakecore.model.arrow_arrays import CODED
+from lakecore.model.arrow_arrays import CODED, conform
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
 from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, DataType, Field, Root, arrow_type

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
+from lakecore.errors import KEPT_LONGER, CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
 from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, Layout, parse_numbered
 from lakecore.format.manifest_files import decode_entries
@@ -27,7 +27,6 @@ from lakecore.model.manifest import (
     fold_onto,
 )
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot, Tag
-from lakecore.suggestions import KEPT_LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

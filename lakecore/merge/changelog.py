@@ -29,9 +29,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.merge.groups import NONE, in_one, is_valid
-from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.merge.order import countable_rows, of_kinds
+from lakecore.merge.keys import NONE, in_one, is_valid, order_columns, shared_codes
+from lakecore.merge.spec import countable_rows, of_kinds
 from lakecore.model.rows import RETRACTS, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.groups import in_one
-from lakecore.merge.keys import order_columns
+from lakecore.merge.keys import in_one, order_columns
 from lakecore.options import OrderStrategy, TableOptions
 from lakecore.options.writing import LOCAL_SORT
 

@@ -24,9 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.groups import NONE, groups_of
-from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.merge.order import (
+from lakecore.merge.keys import NONE, groups_of, order_columns, shared_codes
+from lakecore.merge.spec import (
     countable_rows,
     filter_rows,
     key_order,

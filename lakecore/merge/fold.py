@@ -35,7 +35,7 @@ from lakecore.merge.aggregators.fold import (
     Step,
     kept_known,
 )
-from lakecore.merge.groups import (
+from lakecore.merge.keys import (
     NONE,
     Groups,
     bits_of,
@@ -44,13 +44,14 @@ from lakecore.merge.groups import (
     in_one,
     interleaved,
     is_valid,
+    order_columns,
     pick,
     room,
+    shared_codes,
     spread,
     with_width,
 )
-from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.merge.order import merge_order, of_kinds, oldest_first, piece_rows, runs_decide
+from lakecore.merge.spec import merge_order, of_kinds, oldest_first, piece_rows, runs_decide
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import LAYER, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 

@@ -40,8 +40,7 @@ from lakecore.merge.fold import (
     kept_of_column,
     retractable,
 )
-from lakecore.merge.groups import NONE, Groups, spread
-from lakecore.merge.keys import sequence_codes
+from lakecore.merge.keys import NONE, Groups, sequence_codes, spread
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:

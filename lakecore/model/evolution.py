@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, did_you_mean
 from lakecore.model.casts import check_default, may_cast
 from lakecore.model.column_rules import apply_directive, refuse_directive, without_column
 from lakecore.model.merge_rules import check_have_effect
@@ -67,7 +67,6 @@ from lakecore.options import (
     rename_in_options,
     tidy,
 )
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.arrow_buffers import byte_ranges, conform, decimal_limbs, fixed_width
 from lakecore.format.binary_row import encode_rows, hash_rows
-from lakecore.model.arrow_arrays import size_of
+from lakecore.model.arrow_arrays import byte_ranges, conform, decimal_limbs, fixed_width, size_of
 from lakecore.model.files import EMPTY_ROW
 from lakecore.model.types import BINARIES, STRINGS, Atomic, DataType, Field, Root
 from lakecore.options import BucketFunction, MergeEngine

@@ -7,7 +7,7 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 3. One run expires at most `max_deletes`.
 4. Within these limits, ids expire from the oldest on, up to the first that is too young.
 
-Tags expire by other rules: `table/maintenance/expire_tags.py`.
+Tags expire by other rules: `table/maintenance/tags.py`.
 
 INVARIANT: what expires is a range from the earliest id on, so ids never get gaps.
 """

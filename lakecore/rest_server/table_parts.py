@@ -35,7 +35,7 @@ from lakecore.rest_server.replies import (
     text_of,
     told,
 )
-from lakecore.sql.stored_query import check_stored_query
+from lakecore.sql.stored_views import check_stored_query
 from lakecore.table.verbs.mark_partition_done import mark_chosen
 
 if TYPE_CHECKING:

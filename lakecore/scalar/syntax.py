@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import duckdb
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, Unsupported, did_you_mean
 from lakecore.rows.fit import check_names
 from lakecore.scalar import engine
 from lakecore.scalar.engine import catalog, parse
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

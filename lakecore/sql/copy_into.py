@@ -34,7 +34,7 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
-from lakecore.format.json_files import (
+from lakecore.format.metadata import (
     LoadRecord,
     decode_load_record,
     encode_load_record,

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from lakecore.sql.procedures.registry import call, listed
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters
-    from lakecore.sql.run_mirror import run_mirror
     from lakecore.sql.run_rows import RowStatements
     from lakecore.sql.run_show import Rows, describe, describe_view, show
-    from lakecore.sql.run_tables import TableStatements
+    from lakecore.sql.run_tables import TableStatements, run_mirror
     from lakecore.sql.streaming import StreamingInserts, StreamingQueries
     from lakecore.table.handle import Table
     from lakecore.table.writes.stream_write import IngestResult
@@ -48,7 +47,7 @@ else:
     new_view = deferred("lakecore.catalog.views", "new_view")
     listed = deferred("lakecore.sql.procedures.registry", "listed")
     show = deferred("lakecore.sql.run_show", "show")
-    run_mirror = deferred("lakecore.sql.run_mirror", "run_mirror")
+    run_mirror = deferred("lakecore.sql.run_tables", "run_mirror")
     RowStatements = deferred("lakecore.sql.run_rows", "RowStatements")
     StreamingInserts = deferred("lakecore.sql.streaming", "StreamingInserts")
     StreamingQueries = deferred("lakecore.sql.streaming", "StreamingQueries")

@@ -47,7 +47,6 @@ from lakecore.sql.tokens import exactly, quoted, quoted_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-
 # --- file checks ---------------------------------------------------------------------------------
 # Whether files are read without loss: the same columns in each, and values that fit their types.
 #

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, Unsupported, did_you_mean
 from lakecore.model.data_types import DataType, Row
 from lakecore.model.rows import ROW_KIND
 from lakecore.scalar.engine import parse
 from lakecore.scalar.syntax import check_fields, check_nodes
 from lakecore.sql.references import placeholders
 from lakecore.sql.tokens import Kind, Token, quoted, quoted_text, tokenize
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred
-from lakecore.errors import Unsupported
+from lakecore.errors import Unsupported, did_you_mean
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.parse_rows import (
     parse_copy,
@@ -42,7 +42,6 @@ from lakecore.sql.statements import (
     Use,
 )
 from lakecore.sql.tokens import Kind, tokenize
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.deferred import deferred
-from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported, did_you_mean
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.cursor import QUERY_STARTS, Cursor
 from lakecore.sql.json_files import with_stated_arrays
@@ -26,7 +26,6 @@ from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 from lakecore.sql.workspace import Workspace, variables
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -406,7 +405,7 @@ class Queries:
     def sealed(self, text: str) -> duckdb.DuckDBPyRelation:
         """The rows of one SELECT that may only read tables of the current catalog, and compute.
 
-        The text passes the checks of a stored view (`stored_query.py`). Names of tables have two
+        The text passes the checks of a stored view (`stored_views.py`). Names of tables have two
         parts, `database.table`. Raises InvalidRequest for everything else, and for system tables
         that may show secrets.
         """

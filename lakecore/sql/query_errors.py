@@ -13,12 +13,19 @@ import duckdb
 import pyarrow as pa
 
 from lakecore import errors
-from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.errors import (
+    KEPT_LONGER,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+    did_you_mean,
+)
 from lakecore.scalar.syntax_trees import IS_DUCKDB_1, syntax_tree
 from lakecore.sql import statements as s
 from lakecore.sql.references import placeholders
 from lakecore.sql.tokens import syntax_error
-from lakecore.suggestions import KEPT_LONGER, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

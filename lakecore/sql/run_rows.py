@@ -32,7 +32,7 @@ from lakecore.sql.statements import (
 )
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.publication import ExclusiveCreate, SchemaProposal
-from lakecore.table.writes.evolving import columns_of_rows
+from lakecore.table.writes.batch_write import columns_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

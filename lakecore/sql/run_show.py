@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import parse_identifier
-from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.errors import InvalidRequest, NotFound, Unsupported, did_you_mean
 from lakecore.model.types import Field, with_nullable
 from lakecore.sql.stored_views import create_view_text, list_views, view_of
 from lakecore.sql.tokens import quoted_text
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

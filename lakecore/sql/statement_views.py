@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.statements import Chain
-    from lakecore.sql.stored_query import check_sealed, check_stored_query
+    from lakecore.sql.stored_views import check_sealed, check_stored_query
     from lakecore.table.handle import Table
 
     Noted: TypeAlias = Callable[[Reference, Table], None]
     """Called for each table of a catalog that a statement reads."""
 else:
-    check_sealed = deferred("lakecore.sql.stored_query", "check_sealed")
-    check_stored_query = deferred("lakecore.sql.stored_query", "check_stored_query")
+    check_sealed = deferred("lakecore.sql.stored_views", "check_sealed")
+    check_stored_query = deferred("lakecore.sql.stored_views", "check_stored_query")
 
 
 # --- join keys -----------------------------------------------------------------------------------

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE, parse_identifier
 from lakecore.deferred import deferred
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
-from lakecore.suggestions import did_you_mean
+from lakecore.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    StorageError,
+    Unsupported,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         rescale,
     )
     from lakecore.table.verbs.merge_files import MergeInto
-    from lakecore.table.writes import batch_write, evolving
+    from lakecore.table.writes import batch_write
     from lakecore.table.writes.write import TableWrite
 else:
     after_commit = deferred_module("lakecore.table.maintenance.after_commit")
@@ -83,7 +83,6 @@ else:
     commit_change = deferred_module("lakecore.table.commits.commit_change")
     compact_choice = deferred_module("lakecore.table.verbs.compact_choice")
     compaction = deferred_module("lakecore.table.verbs.compaction")
-    evolving = deferred_module("lakecore.table.writes.evolving")
     explain = deferred_module("lakecore.table.reads.explain")
     mark_partition_done = deferred_module("lakecore.table.verbs.mark_partition_done")
     row_values = deferred_module("lakecore.table.reads.row_values")
@@ -273,12 +272,12 @@ class Table(TableMethods, RetentionVerbs, Readable):
         CommitUnknown if the outcome is not known.
         """
         by = batch_write.author(self._context, commit_user, identifier, watermark)
-        types = evolving.type_changes_of(self._context.options, evolve_schema=evolve_schema)
+        types = batch_write.type_changes_of(self._context.options, evolve_schema=evolve_schema)
         if types is None:
             result = batch_write.write_rows(self._context, data, by)
             rescale.rescale_grown(self._context, result)
             return result
-        evolved = evolving.evolve_for(self._context, data, types)
+        evolved = batch_write.evolve_for(self._context, data, types)
         result = batch_write.write_rows(
             evolved.context, evolved.rows, by, unstored=evolved.unstored
         )
@@ -317,10 +316,10 @@ class Table(TableMethods, RetentionVerbs, Readable):
         check_flags(dynamic=dynamic)
         by = batch_write.author(context, commit_user, identifier, watermark)
         spec = {} if partition is None else partition
-        types = evolving.type_changes_of(self._context.options, evolve_schema=evolve_schema)
+        types = batch_write.type_changes_of(self._context.options, evolve_schema=evolve_schema)
         if types is None:
             return batch_write.overwrite_rows(context, data, spec, by, dynamic=dynamic)
-        evolved = evolving.evolve_for(context, data, types)
+        evolved = batch_write.evolve_for(context, data, types)
         result = batch_write.overwrite_rows(
             evolved.context, evolved.rows, spec, by, dynamic=dynamic, unstored=evolved.unstored
         )

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lakecore.table.lookups import lookup as lookups
     from lakecore.table.lookups.lookup import Lookup
     from lakecore.table.maintenance import branches, consumers, reachable, retention_verbs, tags
-    from lakecore.table.maintenance import expire_tags as expire
     from lakecore.table.reads.fallback import FallbackSource
     from lakecore.table.reads.source import TableSource
     from lakecore.table.verbs import repair_verbs, statistics_verbs
@@ -44,7 +43,6 @@ else:
     branches = deferred_module("lakecore.table.maintenance.branches")
     changes_stream = deferred_module("lakecore.table.changes.stream")
     consumers = deferred_module("lakecore.table.maintenance.consumers")
-    expire = deferred_module("lakecore.table.maintenance.expire_tags")
     lookups = deferred_module("lakecore.table.lookups.lookup")
     reachable = deferred_module("lakecore.table.maintenance.reachable")
     repair_verbs = deferred_module("lakecore.table.verbs.repair_verbs")
@@ -175,7 +173,7 @@ class TableMethods(ABC):
         """
         check_flags(dry_run=dry_run)
         before_ms = None if older_than is None else to_milliseconds(older_than)
-        return expire.expire_tags(self._context, before_ms, dry_run=dry_run)
+        return tags.expire_tags(self._context, before_ms, dry_run=dry_run)
 
     # --- branches --------------------------------------------------------------------------------
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest, NotFound
-from lakecore.suggestions import did_you_mean
+from lakecore.errors import InvalidRequest, NotFound, did_you_mean
 from lakecore.testing.values import as_arrow, assert_same_rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate
-from lakecore.merge.groups import Groups
+from lakecore.merge.keys import Groups
 from lakecore.model.types import arrow_type, parse_type
 
 

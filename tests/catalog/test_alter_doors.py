@@ -11,7 +11,7 @@ import pytest
 from lakecore.catalog.registry import open_catalog
 from lakecore.catalog.rest.rest_catalog import ServedNames
 from lakecore.catalog.rest.wire import change_to_json
-from lakecore.cdc.target_table import TargetTable
+from lakecore.cdc.sink_parts import TargetTable
 from lakecore.cli import main
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange

@@ -12,8 +12,8 @@ import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.binary_row import decode_rows
-from lakecore.format.json_files import decode_schema
 from lakecore.format.manifest_files import decode_manifest
+from lakecore.format.metadata import decode_schema
 from lakecore.format.statistics import (
     StatsCollector,
     StatsKind,

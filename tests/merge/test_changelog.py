@@ -16,10 +16,8 @@ import pytest
 
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.changelog import changed_keys, changelog_rows
-from lakecore.merge.groups import NONE
-from lakecore.merge.keys import order_columns
-from lakecore.merge.order import filter_rows
-from lakecore.merge.spec import MergeSpec, Slice
+from lakecore.merge.keys import NONE, order_columns
+from lakecore.merge.spec import MergeSpec, Slice, filter_rows
 from lakecore.model.rows import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.merge import MERGE_FUNCTIONS, order
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge import spec as merge_spec
 from lakecore.merge.keys import order_columns
-from lakecore.merge.order import runs_decide
-from lakecore.merge.spec import MergeSpec, Slice
+from lakecore.merge.spec import MergeSpec, Slice, runs_decide
 from lakecore.model.rows import (
     KIND_TEXTS,
     RETRACTS,
@@ -178,7 +178,7 @@ def test_rows_come_in_key_order_where_asked() -> None:
 
 
 def test_rows_in_key_order_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "PIECE_ROWS", 2)
+    monkeypatch.setattr(merge_spec, "PIECE_ROWS", 2)
     tables = list(MERGE_FUNCTIONS["deduplicate"]([run_of("b1 d2"), run_of("a3 c4 e5")], FLUSH))
 
     assert [table["text"].to_pylist() for table in tables] == [["a3", "b1"], ["c4", "d2"], ["e5"]]

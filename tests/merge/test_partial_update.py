@@ -9,7 +9,7 @@ import pytest
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.aggregators.fold import Aggregate
 from lakecore.merge.fold import Chosen
-from lakecore.merge.groups import Groups
+from lakecore.merge.keys import Groups
 from lakecore.merge.partial_update import _one_by_one
 from lakecore.model.types import parse_type
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from lakecore.frames.incoming import incoming_batches
-from lakecore.model.arrow_arrays import retype, search_sorted, size_of, struct_array, with_offsets
+from lakecore.model.arrow_arrays import (
+    fixed_width,
+    retype,
+    search_sorted,
+    size_of,
+    struct_array,
+    with_offsets,
+)
 
 LISTS = pa.list_(pa.list_(pa.string()))
 MAPS = pa.map_(pa.string(), pa.list_(pa.binary()))
@@ -144,3 +152,9 @@ def test_size_of_many_columns_is_that_of_few(count: int, others: int) -> None:
     rows = pa.table(columns)
 
     assert size_of(rows) == rows.nbytes
+
+
+def test_an_array_without_rows_may_have_no_buffer() -> None:
+    values = fixed_width(pa.Array.from_buffers(pa.int32(), 0, [None, None]), "i4")
+
+    assert (len(values), values.dtype) == (0, np.dtype("i4"))

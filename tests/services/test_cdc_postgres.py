@@ -313,7 +313,7 @@ def test_new_table_that_is_locked_is_published_later(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakecore.cdc.postgres.source._LOOK_MS", 0)
-    monkeypatch.setattr("lakecore.cdc.postgres.slot._LOCK_MS", 200)
+    monkeypatch.setattr("lakecore.cdc.postgres.connection._LOCK_MS", 200)
     cursor, writer = postgres(server), postgres(server)
     shard = "id int primary key); ALTER TABLE locked.{0} REPLICA IDENTITY FULL"
     cursor.execute("CREATE SCHEMA locked; CREATE TABLE locked.a (" + shard.format("a"))

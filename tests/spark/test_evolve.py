@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import lakecore as lc
 import spark_bridge
 from lakecore.errors import CommitConflict, InvalidRequest
-from spark_bridge import job_commit, sink, write_frame
+from spark_bridge import job_commit, source, write_frame
 from spark_bridge.source import LakecoreSource
 from tests.spark.frames import files_of, frame, held, live_files_of, table_at
 from tests.spark.micro_batches import TaskStandIn
@@ -118,17 +118,17 @@ def test_option_of_a_write_by_spark(spark: SparkSession, tmp_path: Path) -> None
 def test_batch_of_a_stream_brings_its_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, crash: bool
 ) -> None:
-    monkeypatch.setattr(sink, "TaskContext", TaskStandIn)
+    monkeypatch.setattr(source, "TaskContext", TaskStandIn)
     monkeypatch.setattr(TaskStandIn, "query", "query-1")
     table = table_at(tmp_path / "t", bucket="1")
     columns = [StructField("id", LongType()), StructField("note", StringType())]
-    source = LakecoreSource({"path": table.path, "write.merge-schema": "true"})
+    sink = LakecoreSource({"path": table.path, "write.merge-schema": "true"})
 
     def batch(number: int, rows: pl.DataFrame) -> None:
-        writer = pickle.dumps(source.streamWriter(StructType(columns), False))
+        writer = pickle.dumps(sink.streamWriter(StructType(columns), False))
         messages = [pickle.loads(writer).write(iter(rows.to_arrow().to_batches()))]
         # Spark commits with another writer object.
-        committer = pickle.loads(pickle.dumps(source.streamWriter(StructType(columns), False)))
+        committer = pickle.loads(pickle.dumps(sink.streamWriter(StructType(columns), False)))
         committer.commit(pickle.loads(pickle.dumps(messages)), number)
 
     rows = pl.DataFrame({"id": [1, 2], "note": ["a", "b"]})

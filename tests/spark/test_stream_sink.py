@@ -12,7 +12,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest
 from property_tests.profile import sized
-from spark_bridge import sink as stream_sink
+from spark_bridge import source as stream_sink
 from spark_bridge.source import LakecoreSource
 from tests.spark.frames import files_of, held, live_files_of, table_at
 from tests.spark.micro_batches import POINTS, Checkpoint, Crash, Query, TaskStandIn, into

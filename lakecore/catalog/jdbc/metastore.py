@@ -28,8 +28,7 @@ from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.catalog.views import View, ViewChange, Views, changed_view, decode_view, encode_view
 from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, LakecoreError, NotFound
-from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.locks import await_lock
+from lakecore.io.ambient import SYSTEM, Ambient, await_lock
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.services import timeouts_of
 

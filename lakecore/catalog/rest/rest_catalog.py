@@ -17,10 +17,10 @@ from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import check_empty, no_database
 from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name
 from lakecore.catalog.names import Function, Functions, Names, Place, function_from_json
-from lakecore.catalog.rest.authorization import authorization_of
 from lakecore.catalog.rest.http_client import Refusal, RestClient, encoded
 from lakecore.catalog.rest.rest_options import (
     RestOptions,
+    authorization_of,
     merged_options,
     open_table_storage,
     parse_rest_options,

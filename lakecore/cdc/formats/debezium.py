@@ -28,8 +28,15 @@ from lakecore.cdc.formats.decoder import (
     Shape,
     given,
 )
-from lakecore.cdc.formats.json_values import decoder_of, msgspec, object_decoder, struct
-from lakecore.cdc.formats.shapes import TextShape, TypedShape, converted
+from lakecore.cdc.formats.shapes import (
+    TextShape,
+    TypedShape,
+    converted,
+    decoder_of,
+    msgspec,
+    object_decoder,
+    struct,
+)
 from lakecore.cdc.types.avro import AvroColumn, avro_columns, without_null
 from lakecore.cdc.types.debezium import ConnectField, debezium_column
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, STRING, TypeMapping

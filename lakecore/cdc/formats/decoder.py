@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
-from lakecore.cdc.formats.json_values import JsonError
-from lakecore.cdc.formats.shapes import TextShape
+from lakecore.cdc.formats.shapes import JsonError, TextShape
 from lakecore.cdc.quarantine import concern
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import RowKind

@@ -18,8 +18,15 @@ from lakecore.cdc.formats.decoder import (
     inserted,
     updated,
 )
-from lakecore.cdc.formats.json_values import decoder_of, msgspec, objects, overlaid, struct
-from lakecore.cdc.formats.shapes import TextShape, TypedShape
+from lakecore.cdc.formats.shapes import (
+    TextShape,
+    TypedShape,
+    decoder_of,
+    msgspec,
+    objects,
+    overlaid,
+    struct,
+)
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.cdc.types.mysql import aliyun_column, canal_column
 from lakecore.model.rows import RowKind

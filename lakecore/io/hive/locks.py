@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CommitConflict, LakecoreError
-from lakecore.io.ambient import Ambient, user_name
-from lakecore.io.locks import await_lock
+from lakecore.io.ambient import Ambient, await_lock, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,17 +17,18 @@ from lakecore.merge.aggregators.fold import (
     Step,
     kept_last,
 )
-from lakecore.merge.groups import (
+from lakecore.merge.keys import (
     NONE,
     Groups,
     bits_of,
     groups_of,
     is_valid,
+    order_columns,
     pick,
+    shared_codes,
     spread,
     with_width,
 )
-from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 
 

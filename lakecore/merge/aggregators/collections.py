@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.aggregators.fold import Aggregate, Fold
-from lakecore.merge.groups import NONE, Groups, groups_of, is_valid, pick
-from lakecore.merge.keys import sequence_codes
+from lakecore.merge.keys import NONE, Groups, groups_of, is_valid, pick, sequence_codes
 from lakecore.model.arrow_arrays import struct_array
 from lakecore.model.types import STRINGS, Array, Atomic, Map, Row
 

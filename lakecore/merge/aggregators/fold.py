@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lakecore.merge.groups import NONE, Groups, blended, is_valid, pick
+from lakecore.merge.keys import NONE, Groups, blended, is_valid, pick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from pyroaring import BitMap, BitMap64
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.aggregators.fold import Aggregate, Fold
-from lakecore.merge.groups import Groups, is_valid, pick, spread
+from lakecore.merge.keys import Groups, is_valid, pick, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

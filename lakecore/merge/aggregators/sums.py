@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
-from lakecore.merge.groups import Groups, is_valid, spread
+from lakecore.merge.keys import Groups, is_valid, spread
 from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from lakecore.sql.run_rows import RowStatements
 from lakecore.sql.statements import AlterView, Merge, MergeClause
 from lakecore.sql.stored_views import alter_view
 from lakecore.sql.tokens import quoted, split
-from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
+from lakecore.table.maintenance.tags import create_automatic_tags, expire_due_tags
 from lakecore.table.verbs.compact_choice import idle_ms
 from lakecore.table.verbs.repair_verbs import manifests_summary
 

@@ -13,9 +13,8 @@ from enum import Enum
 from inspect import signature
 from typing import TYPE_CHECKING, TypeAlias
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, did_you_mean
 from lakecore.sql.run_rows import partition_values
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.errors import InvalidRequest, NotFound, Unsupported, did_you_mean
 from lakecore.sql.procedures import declared
 from lakecore.sql.procedures.procedure import Call, Procedure
 from lakecore.sql.run_show import Rows, is_like
-from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,12 +25,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import KEPT_LONGER, InvalidRequest, NotFound
 from lakecore.io.parallel import read_all
 from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.model.times import to_milliseconds
 from lakecore.options import ChangelogProducer, ScanMode, TableOptions
-from lakecore.suggestions import KEPT_LONGER
 from lakecore.table.context import TableContext, require_table
 
 if TYPE_CHECKING:

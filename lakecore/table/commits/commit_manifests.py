@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from lakecore.format.arrow_buffers import Ints
     from lakecore.memory import Lease
+    from lakecore.model.arrow_arrays import Ints
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
 

@@ -39,9 +39,8 @@ from lakecore.merge.changelog import (
     equal_rows,
     equal_values,
 )
-from lakecore.merge.groups import NONE
-from lakecore.merge.keys import order_columns
-from lakecore.merge.order import column_of, filter_rows, of_kinds
+from lakecore.merge.keys import NONE, order_columns
+from lakecore.merge.spec import column_of, filter_rows, of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import CommitMessage, DataFile, FileSource, Split, Vectors
 from lakecore.model.rows import KIND_FIELD, LAYER, RETRACTS

@@ -33,8 +33,7 @@ import pyarrow as pa
 from lakecore.format.binary_row import decode_rows
 from lakecore.frames.polars_source import FAILURES, to_batches
 from lakecore.io.files.file_checks import check_files
-from lakecore.merge.groups import NONE
-from lakecore.merge.keys import OrderColumns, order_columns, shared_codes
+from lakecore.merge.keys import NONE, OrderColumns, order_columns, shared_codes
 from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Field, Root, arrow_schema

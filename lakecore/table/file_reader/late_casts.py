@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
-from lakecore.merge.groups import is_valid
+from lakecore.merge.keys import is_valid
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import (
     Atomic,

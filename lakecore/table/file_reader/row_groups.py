@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakecore.format.statistics import stats_columns
 from lakecore.io.files.data_files import row_group_bounds
-from lakecore.merge.groups import is_valid
+from lakecore.merge.keys import is_valid
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type
 from lakecore.plan.pruning import may_match

@@ -40,8 +40,8 @@ from lakecore.table.maintenance.expire_snapshots import (
     expire_snapshots,
     keeps_changelogs,
 )
-from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
 from lakecore.table.maintenance.iceberg_hooks import publish_if_asked, require_publishable
+from lakecore.table.maintenance.tags import create_automatic_tags, expire_due_tags
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ import polars as pl
 
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.format import metadata
-from lakecore.format.json_files import decode_rollback
 from lakecore.format.layout import BRANCH_PREFIX, MAIN_BRANCH, PENDING_PREFIX, one_name
+from lakecore.format.metadata import decode_rollback
 from lakecore.io.history import History, tag_names
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import FileKind, ManifestFile

@@ -7,7 +7,7 @@ references. The schema stays the newest. A tag may be older than the earliest sn
 is restored. The steps:
 
 1. Prove that the target is whole: every file that it names exists.
-2. Create a record of what will be removed (`format/json_files.py`). End here if there is one, if a
+2. Create a record of what will be removed (`format/metadata.py`). End here if there is one, if a
    fast-forward has begun or was interrupted, or if an expiry has begun to delete the target: of two
    verbs that run at the same time, one sees the other. The expiry counts also if a tag keeps the
    target, because the expiry would delete the snapshot file of step 3.
@@ -45,7 +45,7 @@ from lakecore.errors import (
     NotFound,
 )
 from lakecore.format import metadata
-from lakecore.format.json_files import RollbackRecord, decode_rollback, encode_rollback
+from lakecore.format.metadata import RollbackRecord, decode_rollback, encode_rollback
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.io.stores.store import has_file
 from lakecore.model.manifest import FileKind

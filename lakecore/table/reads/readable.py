@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from lakecore.deferred import deferred, deferred_module
 from lakecore.display import CELL_MAX, one_line, pairs_html, pairs_text, public_names
 from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.frames import arrow_frames, polars_source
 from lakecore.frames import filtered as arrow_stream
-from lakecore.frames import pandas_face, polars_source
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import BatchSource, RowSource, checked_columns, checked_limit
@@ -263,7 +263,9 @@ class Readable(ABC):
             table.to_pandas(["id", "price"], snapshot_id=1)
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return pandas_face.to_pandas(batch_reader(self._rows(at), columns, where, limit).read_all())
+        return arrow_frames.to_pandas(
+            batch_reader(self._rows(at), columns, where, limit).read_all()
+        )
 
     def to_arrow_dataset(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, Typ
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable, LakecoreError, NotFound
+from lakecore.errors import KEPT_LONGER, CorruptTable, LakecoreError, NotFound
 from lakecore.frames.polars_source import to_frames
 from lakecore.frames.source import EngineFile, limited
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
@@ -25,7 +25,6 @@ from lakecore.model.blob_rules import columns_to_follow, require_known_blobs
 from lakecore.plan.predicate import Predicate, columns_of
 from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
-from lakecore.suggestions import KEPT_LONGER
 from lakecore.table.file_reader.read_plan import ReadPlan
 from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
 from lakecore.table.reads.file_selection import (

@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import KEPT_LONGER, InvalidRequest, NotFound
 from lakecore.model.times import Time, to_milliseconds
 from lakecore.options import RENAMED, parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
-from lakecore.suggestions import KEPT_LONGER
 from lakecore.table.context import TableContext, require_table, require_table_of
 
 if TYPE_CHECKING:

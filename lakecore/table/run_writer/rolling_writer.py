@@ -26,7 +26,7 @@ from lakecore.format.layout import BLOB_REFERENCES_SUFFIX, file_index_name
 from lakecore.format.statistics import StatsCollector
 from lakecore.io.files.data_files import RunWriter, open_writer
 from lakecore.io.stores.store import discard
-from lakecore.merge.order import of_kinds
+from lakecore.merge.spec import of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.file_indexes import BITMAP, BLOOM_FILTER, BSI, RANGE_BITMAP, IndexedColumn
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile

@@ -34,8 +34,7 @@ from lakecore.lsm.levels import SortedRun
 from lakecore.memory import Budget, Share
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.fold import KeyFilter, Sparing, stored
-from lakecore.merge.groups import is_valid
-from lakecore.merge.keys import common_ranks, shared_codes
+from lakecore.merge.keys import common_ranks, is_valid, shared_codes
 from lakecore.model.rows import SEQUENCE_FIELD
 from lakecore.model.types import STRINGS, Atomic, Field
 from lakecore.plan.predicate import Column, all_of, condition_on, is_in

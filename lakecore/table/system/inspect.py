@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.display import public_names
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, Unsupported, did_you_mean
 from lakecore.frames.source import CheckedSource, RowSource, limited, reading
 from lakecore.model.rows import (
     KEY_PREFIX,
@@ -40,7 +40,6 @@ from lakecore.model.rows import (
 )
 from lakecore.model.types import Array, Field, parse_type, string_array, with_nullable
 from lakecore.plan.predicate import Predicate, condition_on
-from lakecore.suggestions import did_you_mean
 from lakecore.table.changes.between import Difference, changes_of_options
 from lakecore.table.changes.changes import Change, ChangesSource, State
 from lakecore.table.changes.stream import StreamRequest, open_stream

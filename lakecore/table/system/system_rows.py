@@ -14,8 +14,8 @@ import pyarrow as pa
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.forks import require_threads
 from lakecore.format.binary_row import decode_rows
-from lakecore.format.json_files import column_statistics_text
 from lakecore.format.layout import value_text
+from lakecore.format.metadata import column_statistics_text
 from lakecore.format.statistics import stats_frame
 from lakecore.model.types import BINARIES, Atomic, Field, arrow_type, field_to_json
 from lakecore.rows.evolution import ColumnMapping, conform_batch, map_fields

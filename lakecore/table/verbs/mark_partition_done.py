@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound, StorageError, Unsupported
-from lakecore.format.json_files import decode_success, encode_success
+from lakecore.format.metadata import decode_success, encode_success
 from lakecore.io.http import is_allowed, post_json
 from lakecore.table.context import TableContext, require_table
 from lakecore.table.writes.batch_write import matching

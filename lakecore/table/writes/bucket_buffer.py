@@ -36,10 +36,8 @@ from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.curves import write_ordering
 from lakecore.merge.deduplicate import KEEP_ALL
-from lakecore.merge.groups import in_one
-from lakecore.merge.keys import order_columns
-from lakecore.merge.order import filter_rows
-from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
+from lakecore.merge.keys import in_one, order_columns
+from lakecore.merge.spec import MergeFunction, MergeSpec, Slice, filter_rows
 from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
 from lakecore.table.run_writer.blobs import StoredBlobs

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.rest.authorization import BearerToken
 from lakecore.catalog.rest.http_client import Refusal, ReplyLost, RestClient, encoded
+from lakecore.catalog.rest.rest_options import BearerToken
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.services import Timeouts

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.merge.aggregators.collections import elements_of, equal_codes
-from lakecore.merge.groups import Groups
+from lakecore.merge.keys import Groups
 
 
 def groups(*starts: int, length: int) -> Groups:

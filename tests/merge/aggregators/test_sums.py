@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.aggregators.fold import Aggregate
-from lakecore.merge.groups import Groups
+from lakecore.merge.keys import Groups
 from lakecore.model.types import parse_type
 from tests.merge.aggregators.histories import Back, fold
 

@@ -13,7 +13,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.io.files import data_files
-from lakecore.merge import order
+from lakecore.merge import spec as merge_spec
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.compactions import compact_bucket
 from lakecore.table.sections import merge_runs as choice
@@ -99,7 +99,7 @@ def test_rows_and_statistics_are_those_of_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved, combined_bytes: int, stats: str
 ) -> None:
     """Also where a window is not put into one chunk before rows are taken from it."""
-    monkeypatch.setattr(order, "_COMBINED_BYTES", combined_bytes)
+    monkeypatch.setattr(merge_spec, "_COMBINED_BYTES", combined_bytes)
     table = made(tmp_path / "t", {"metadata.stats-mode": stats})
     for seed in range(4):
         table.write(rows(seed))

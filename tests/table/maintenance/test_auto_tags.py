@@ -10,9 +10,8 @@ import pytest
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import Clock, seeded
 from lakecore.io.stores.store import MemoryStore
-from lakecore.table.maintenance import expire_tags
-from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
-from lakecore.table.maintenance.tags import make_tag
+from lakecore.table.maintenance import tags as tags_module
+from lakecore.table.maintenance.tags import create_automatic_tags, expire_due_tags, make_tag
 from tests.retention import data_files, files_read
 from tests.stores import ReadCounter
 from tests.tables import held, new_table, reopened, rows
@@ -297,6 +296,6 @@ def test_next_snapshot_gets_the_tag_if_one_expires_meanwhile(
             raise NotFound("the snapshot has expired")
         return made(context, name, snapshot, retained)
 
-    monkeypatch.setattr(expire_tags, "make_tag", make)
+    monkeypatch.setattr(tags_module, "make_tag", make)
     assert create_automatic_tags(table.context, batch=True) == ("2024-03-04", "2024-03-05")
     assert tags(table) == {"2024-03-04": 2, "2024-03-05": 3}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 import spark_bridge
 from lakecore.errors import InvalidRequest
-from spark_bridge.sink import writer
+from spark_bridge.source import writer
 from spark_bridge.types import spark_schema
 from tests.spark.frames import COLUMNS, files_of, frame, held, live_files_of, table_at
 

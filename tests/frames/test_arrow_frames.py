@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.frames.pandas_face import to_pandas
+from lakecore.frames.arrow_frames import to_pandas
 from tests.versions import PANDAS_TEXT
 
 if TYPE_CHECKING:

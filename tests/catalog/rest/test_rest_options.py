@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.rest.authorization import (
+from lakecore.catalog.rest.rest_options import (
     Credentials,
     DefaultSigner,
     OpenApiSigner,
     Request,
     authorization_of,
+    parse_rest_options,
 )
-from lakecore.catalog.rest.rest_options import parse_rest_options
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.io.ambient import SYSTEM
 
