@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from lakecore.model.types import parse_type
-from lakecore.scalar.values import cut_to_precision
+from lakecore.scalar.values import cut_to_precision, pairs, parse_where
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,23 @@ def test_digits_that_a_column_lacks_are_cut_not_rounded(
 def test_other_values_stay_as_they_are() -> None:
     assert cut_to_precision("v", "TIMESTAMP", parse_type("STRING")) == "v"
     assert cut_to_precision("v", "DATE", parse_type("TIMESTAMP(3)")) == "v"
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("a > 1", [(1, 0), (1, 1), (2, 0), (2, 1)]),
+        ("b > 5", [(0, 1), (1, 1), (2, 1)]),
+        ("a + 3 = b", [(1, 0), (2, 1)]),
+        ("1 = 2", []),
+    ],
+)
+def test_pairs_of_rows_by_a_condition_on_either_table(
+    condition: str, found: list[tuple[int, int]]
+) -> None:
+    left, right = pa.table({"a": [1, 2, 3]}), pa.table({"b": [5, 6]})
+    schema = pa.schema([*left.schema, *right.schema])
+    sql, _ = parse_where(condition, schema)
+
+    own, other = pairs(sql, left, right)
+    assert sorted(zip(own.tolist(), other.tolist(), strict=True)) == found
