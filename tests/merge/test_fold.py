@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from lakecore.errors import Uncomputable
+from lakecore.errors import InvalidRequest, Uncomputable
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate, sketches
 from lakecore.merge.fold import stored
@@ -292,3 +292,12 @@ def test_error_of_stored_rows_names_the_table_that_was_found_first() -> None:
     assert first.message.startswith("too large. other keys can be written")
     assert first.facts == {"table": "t", "bucket": 2, "key": 1}
     assert stored(first, table="another") is first
+
+
+def test_wrong_option_is_not_the_fault_of_a_key() -> None:
+    runs = window([RowKind.INSERT], [[]], ROWS) * 2
+    spec = spec_of("nested_update", ROWS, folds_single=False, nested_key=("gone",))
+
+    with pytest.raises(InvalidRequest) as refusal:
+        merged("aggregation", runs, spec)
+    assert "key" not in refusal.value.facts
