@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakecore.cdc import resync
 from lakecore.cdc.mysql.connection import MySqlSettings
 from lakecore.cdc.mysql.source import MySqlSource
+from lakecore.cdc.postgres import source
 from lakecore.cli import main
 from lakecore.io.ambient import SYSTEM
 from tests.services import servers
@@ -96,12 +97,19 @@ def command(
 def program(arguments: list[str]) -> list[str]:
     """The command line of `lakecore` with these arguments."""
     small = f"from lakecore.cdc import resync; resync.RANGE_ROWS = {range_rows()}"
-    return [sys.executable, "-c", f"{small}; from lakecore.cli import main; main()", *arguments]
+    often = f"from lakecore.cdc.postgres import source; source._LOOK_MS = {look_ms()}"
+    run = f"{small}; {often}; from lakecore.cli import main; main()"
+    return [sys.executable, "-c", run, *arguments]
 
 
 def range_rows() -> int:
     """The rows of a range of `resync`; a test may set another number."""
     return int(os.environ.get("LAKECORE_CDC_RANGE_ROWS", resync.RANGE_ROWS))
+
+
+def look_ms() -> int:
+    """How often a pipeline looks at the catalog of PostgreSQL; a test may set another number."""
+    return int(os.environ.get("LAKECORE_CDC_LOOK_MS", source._LOOK_MS))  # noqa: SLF001
 
 
 def environment() -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from tests.services.mirrors import (
     mirror,
     postgres,
     postgres_command,
+    program,
     ran,
     run,
 )
@@ -33,14 +33,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running(given: list[str]) -> Iterator[None]:
-    """The pipeline as a process, which looks at the catalog of PostgreSQL often."""
-    program = "from lakecore.cdc.postgres import source; source._LOOK_MS = 200; "
-    program += "from lakecore.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *given, "--interval=0.2 s"],
-        env=environment(),
-        stderr=subprocess.DEVNULL,
-    )
+    """The pipeline as a process."""
+    program_of = program([*given, "--interval=0.2 s"])
+    process = subprocess.Popen(program_of, env=environment(), stderr=subprocess.DEVNULL)
     try:
         yield
     finally:
@@ -115,9 +110,10 @@ def test_tables_of_mariadb_that_get_a_key(
 
 @pytest.mark.parametrize("all_tables", [False, True])
 def test_tables_of_postgres_that_get_a_key(
-    postgres_log: Server, tmp_path: Path, *, all_tables: bool
+    postgres_log: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, all_tables: bool
 ) -> None:
     """A publication of all tables also has the rows of those without a key."""
+    monkeypatch.setenv("LAKECORE_CDC_LOOK_MS", "200")
     cursor, schema = postgres(postgres_log), f"keys_of_{int(all_tables)}"
     run(cursor, f"CREATE SCHEMA {schema}")
     given = postgres_command(postgres_log, tmp_path, schema, slot=schema)
