@@ -350,7 +350,7 @@ class _Decoder:
         ids = at + 1 + size_bytes
         begins = ids + count * id_width
         data = begins + (count + 1) * width
-        _part(self._value, begins, (count + 1) * width)
+        _part(self._value, begins, data - begins)
         numbers = (_number(self._value, ids + each * id_width, id_width) for each in range(count))
         return [
             (self._names[number], data + _number(self._value, begins + each * width, width))
@@ -364,7 +364,7 @@ class _Decoder:
         count = _number(self._value, at + 1, size_bytes)
         begins = at + 1 + size_bytes
         data = begins + (count + 1) * width
-        _part(self._value, begins, (count + 1) * width)
+        _part(self._value, begins, data - begins)
         return [data + _number(self._value, begins + at * width, width) for at in range(count)]
 
     def _primitive(self, at: int, kind: int) -> str:

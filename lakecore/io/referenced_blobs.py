@@ -54,8 +54,9 @@ class ReferencedBlobs:
         self.close()
 
     def close(self) -> None:
-        while self._files:
-            self._files.popitem()[1].file.close()
+        opened, self._files = self._files, {}
+        for each in opened.values():
+            each.file.close()
 
     def size(self, reference: bytes) -> int:
         """The length of a value in bytes; if the reference does not state it, from the file."""

@@ -174,7 +174,6 @@ def _signed(values: np.ndarray) -> Words:
 def _floats(values: npt.NDArray[np.float64]) -> Words:
     """Words in Java's order of floats: -0.0 below 0.0, NaN above all."""
     bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
-    bits = np.where(np.isnan(values), np.int64(0x7FF8000000000000), bits)
     return np.where(bits < 0, ~bits, bits | np.int64(-(1 << 63))).view(np.uint64)
 
 

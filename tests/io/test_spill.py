@@ -199,6 +199,17 @@ def test_directory_of_the_first_process_of_all_is_of_a_living_one(
     assert directory.exists() is not left
 
 
+def test_directory_of_a_living_process_stays_without_its_lock(place: Path) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    directory = place / f"lakecore-spill-{boot}-{os.getpid()}-x"
+    directory.mkdir()
+    (directory / "owner").touch()
+
+    spill.sweep.cache_clear()
+    spill.sweep()
+    assert directory.exists()
+
+
 def test_a_process_of_another_user_is_a_living_one(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

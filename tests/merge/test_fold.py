@@ -115,6 +115,23 @@ def test_functions_say_whether_the_order_of_values_matters() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("function", "kind", "steps"),
+    [
+        ("sum", "INT", True),
+        ("sum", "BIGINT", True),
+        ("sum", "FLOAT", True),
+        ("sum", "DOUBLE", True),
+        ("sum", "DECIMAL(5, 2)", False),
+        ("listagg", "STRING", False),
+    ],
+)
+def test_sums_of_numbers_are_added_run_by_run(function: str, kind: str, *, steps: bool) -> None:
+    aggregate = Aggregate(column="v", function=function, type=parse_type(kind))
+
+    assert (AGGREGATORS[function](aggregate).step is not None) is steps
+
+
 def test_every_function_is_asked() -> None:
     assert {function for function, *_ in SINGLE} >= set(AGGREGATORS) - {"first_not_null_value"}
 

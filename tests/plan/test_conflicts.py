@@ -135,6 +135,7 @@ def message(buckets: int, partition: bytes = bytes(12)) -> CommitMessage:
 def test_partition_keeps_its_number_of_buckets() -> None:
     check_bucket_counts({bytes(12): 4, OTHER: 8}, [message(4), message(8, OTHER)])
     check_bucket_counts({}, [message(4)])
+    check_bucket_counts({bytes(12): 4}, [replace(message(-2), bucket=-2)])
 
     with pytest.raises(CommitConflict, match=r"number of buckets.* buckets=4 written_with=8"):
         check_bucket_counts({bytes(12): 4}, [message(8)])

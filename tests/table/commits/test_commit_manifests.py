@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.table.commits.commit_manifests import ManifestWriter
-from tests.tables import entry, files, new_table
+from lakecore.table.commits.commit_manifests import ManifestWriter, merge_is_useful
+from tests.tables import entry, files, new_table, put, reopened, with_options
 
 if TYPE_CHECKING:
     from lakecore.model.manifest import ManifestFile
@@ -57,3 +57,18 @@ def test_row_ids_of_merged_manifests_are_bounded_too() -> None:
     (merged,) = manifests.merged(lists)
 
     assert (merged.row_id_min, merged.row_id_max) == (0, 109)
+
+
+@pytest.mark.parametrize(("count_min", "useful"), [("2", True), ("3", True), ("4", False)])
+def test_merge_is_useful_once_there_are_enough_small_manifests(
+    count_min: str, *, useful: bool
+) -> None:
+    table = new_table(manifest__merge_min_count="30")
+    for number in range(3):
+        put(table, f"{number} a")
+    with_options(table, manifest__merge_min_count=count_min)
+    context = reopened(table).context
+    latest = context.history.latest_snapshot()
+    assert latest is not None
+
+    assert merge_is_useful(context, context.history.manifests(latest)) is useful
