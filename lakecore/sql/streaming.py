@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
-import duckdb
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
@@ -15,13 +14,15 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.model.rows import ROW_KIND
 from lakecore.options.kinds import parse_duration
 from lakecore.scalar.syntax_trees import syntax_tree
-from lakecore.sql.query_errors import drop_table, error_of
+from lakecore.sql.query_errors import drop_table, plain_errors
 from lakecore.sql.references import Node, Reference, nodes, select_of_table
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import duckdb
 
     from lakecore.sql.datagen import Generator
     from lakecore.sql.python_objects import Scope
@@ -386,12 +387,11 @@ class StreamingQueries:
 
     def _compared(self, text: str, scope: Scope, seen: str, new: str, *, first: bool) -> pa.Table:
         """The rows removed and added since the last step. Keeps all rows for the next step."""
-        relation = self._queries.relation(text, None, scope)
-        kind = quoted(ROW_KIND)
-        if ROW_KIND in relation.columns:
-            raise InvalidRequest("a streaming query names its kinds of rows", column=ROW_KIND)
-        connection = self._queries.connection
-        try:
+        connection, kind = self._queries.connection, quoted(ROW_KIND)
+        with plain_errors():
+            relation = self._queries.relation(text, None, scope)
+            if ROW_KIND in relation.columns:
+                raise InvalidRequest("a streaming query names its kinds of rows", column=ROW_KIND)
             relation.create(new)
             if first:
                 found = connection.sql(f"FROM {new} SELECT '+I' AS {kind}, *").to_arrow_table()
@@ -407,8 +407,6 @@ class StreamingQueries:
                 found = connection.sql(" UNION ALL ".join(parts)).to_arrow_table()
             connection.execute(f"DROP TABLE IF EXISTS {seen}")
             connection.execute(f"ALTER TABLE {new} RENAME TO {seen}")
-        except duckdb.Error as error:
-            raise error_of(error) from error
         return found
 
 

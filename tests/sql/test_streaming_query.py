@@ -9,6 +9,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.session import sql_engine
+from lakecore.sql import rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,3 +82,19 @@ def test_other_statements_and_batch_queries_do_not_follow(session: lc.Session) -
     session.sql("RESET 'execution.runtime-mode'")
     assert engine.changes("SELECT 1") is None
     assert len(session.sql("SELECT v FROM t").fetchall()) == 3
+
+
+def test_an_interrupt_while_a_step_is_parsed_is_no_error_of_duckdb(
+    session: lc.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sql_engine(session).changes("SELECT v FROM t")
+    assert found is not None
+    next(found)
+
+    def interrupted(*_: object) -> None:
+        raise RuntimeError("Query interrupted")  # what DuckDB raises after Ctrl-C
+
+    monkeypatch.setattr(rewrite, "syntax_tree", interrupted)
+    session.get_table("default.t").write([{"id": 4, "v": 10}])
+    with pytest.raises(KeyboardInterrupt):
+        next(found)
