@@ -12,7 +12,7 @@ import pytest
 from pyarrow import orc
 
 from lakecore.errors import CorruptTable, LakecoreError
-from lakecore.format.orc_tail import read_footer
+from lakecore.format.orc_tail import read_footer, read_stripe_footer
 from lakecore.io.files import orc_files
 from lakecore.io.files.data_files import WriteFormat, open_writer, read_file
 from lakecore.io.files.file_format import Checks
@@ -165,6 +165,22 @@ def test_stripe_outside_the_file_is_refused(
 
     monkeypatch.setattr(orc_files, "read_footer", shifted)
     with pytest.raises(CorruptTable, match="a stripe is outside the file, or overlaps another"):
+        check_orc(LocalStore(), str(path))
+
+
+@pytest.mark.parametrize(("longer", "columns"), [(1 << 20, 0), (0, 1)])
+def test_stripe_of_other_streams_or_columns_is_refused(
+    longer: int, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.orc"
+    foreign(path, "zlib")
+
+    def changed(data: bytes) -> tuple[list[int], int]:
+        lengths, count = read_stripe_footer(data)
+        return [*lengths, longer], count + columns
+
+    monkeypatch.setattr(orc_files, "read_stripe_footer", changed)
+    with pytest.raises(CorruptTable, match="a stripe has other streams or columns"):
         check_orc(LocalStore(), str(path))
 
 
