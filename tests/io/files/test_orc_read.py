@@ -14,6 +14,7 @@ from pyarrow import orc
 from lakecore.errors import Unsupported
 from lakecore.io.files import orc_files
 from lakecore.io.files.data_files import WriteFormat, open_writer, read_file, read_positions
+from lakecore.io.files.file_format import BatchSize
 from lakecore.io.files.orc_files import _Known
 from lakecore.io.stores.local import LocalStore
 from lakecore.model.schema import number_fields
@@ -123,6 +124,13 @@ def test_large_rows_are_stripes_of_their_own(tmp_path: Path) -> None:
     file = written(tmp_path, table_of(12, 2 << 20), 1 << 20)
 
     assert orc.ORCFile(file).nstripes == 12
+
+
+def test_rows_are_counted_by_one_column(tmp_path: Path) -> None:
+    file = written(tmp_path, table_of(3), 1 << 20)
+    ((_, rows),) = orc_files.read_orc(LocalStore(), file, [], BatchSize(10), None)
+
+    assert (rows.num_rows, rows.schema.names) == (3, ["c0"])
 
 
 @pytest.mark.parametrize("rows", [2, 3])

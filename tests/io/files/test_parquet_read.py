@@ -15,7 +15,7 @@ from lakecore.format.variant import json_of_variants
 from lakecore.io.files import parquet_read
 from lakecore.io.files.data_files import open_writer, read_file, read_positions
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
-from lakecore.io.files.file_format import Checks, WriteFormat
+from lakecore.io.files.file_format import BatchSize, Checks, WriteFormat
 from lakecore.io.files.parquet_open import open_parquet
 from lakecore.io.files.parquet_read import _Known, _Pieces, check_chunks
 from lakecore.io.stores.local import LocalStore
@@ -301,6 +301,25 @@ def test_memory_of_large_rows_is_given_back(
     assert len(budgets) >= times
     assert {*budgets} <= {process_budget().size_bytes}
     assert bool(budgets) is bool(times)
+
+
+def test_batches_follow_the_size_of_the_rows_before(tmp_path: Path) -> None:
+    path, texts = tmp_path / "a.parquet", [f"{at:01000}" for at in range(10)] * 400
+    pq.write_table(pa.table({"v": [*texts, *texts]}), path, row_group_size=4_000)
+    fields = [Field(id=0, name="v", type=parse_type("STRING"))]
+    found = read_positions(LocalStore(), str(path), fields=fields, batch_bytes=1 << 20)
+
+    sizes = [(at, rows.num_rows) for at, rows in found]
+    assert sizes[0] == (0, 4_000)
+    assert max(rows for at, rows in sizes if at >= 4_000) < 1_100
+
+
+def test_rows_are_counted_by_one_column(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": [1, 2, 3]}), path)
+    ((_, rows),) = parquet_read.read_parquet(LocalStore(), path, [], BatchSize(10), None)
+
+    assert (rows.num_rows, rows.schema.names) == (3, ["a"])
 
 
 def test_bytes_in_memory_are_checked_unless_the_reader_forgoes_it() -> None:
