@@ -319,12 +319,12 @@ def _atomics(old: Atomic, new: Atomic, mapping: TypeMapping) -> Conversion:
         # Java cannot read a file whose TIME has another precision than the table's, so the column
         # keeps its precision. A row with a time of more digits is an error.
         return Conversion.KEEP
-    return _wider((old.precision or 0) <= (new.precision or 0))
+    return _wider(old.digits <= new.digits)
 
 
 def _decimals(old: Atomic, new: Atomic) -> Conversion:
-    scales = old.scale or 0, new.scale or 0
-    wholes = (old.precision or 0) - scales[0], (new.precision or 0) - scales[1]
+    scales = old.decimals, new.decimals
+    wholes = old.digits - scales[0], new.digits - scales[1]
     if scales[1] >= scales[0] and wholes[1] >= wholes[0]:
         return Conversion.CHANGE
     if scales[1] <= scales[0] and wholes[1] <= wholes[0]:
@@ -335,7 +335,7 @@ def _decimals(old: Atomic, new: Atomic) -> Conversion:
 def _text_length(data_type: Atomic) -> int:
     """The length of the longest string to which a value of the type may be converted."""
     if data_type.root is Root.DECIMAL:
-        return (data_type.precision or 0) + len("-0.")
+        return data_type.digits + len("-0.")
     return _TEXT_LENGTHS.get(data_type.root, LENGTH_MAX)
 
 

@@ -324,7 +324,7 @@ def _value(part: bytes, at: int, data_type: DataType) -> object:
         return raw.decode() if root in STRINGS else raw
     if root in {Root.FLOAT, Root.DOUBLE}:
         return struct.unpack_from("<f" if root is Root.FLOAT else "<d", part, at)[0]
-    precision, scale = data_type.precision or 0, data_type.scale or 0
+    precision, scale = data_type.digits, data_type.decimals
     if root is Root.DECIMAL and precision > 18:
         return _decimal(int.from_bytes(_pointed(part, at), "big", signed=True), scale)
     if root in TIMESTAMPS and precision > 3:

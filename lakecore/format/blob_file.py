@@ -167,8 +167,8 @@ def key_bytes(key: object, data_type: DataType) -> bytes:
         case str():
             return key.encode()
         case Decimal():
-            unscaled = int(key.scaleb(kind.scale or 0, _EXACT))
-            if (kind.precision or 0) <= _COMPACT_DIGITS:
+            unscaled = int(key.scaleb(kind.decimals, _EXACT))
+            if kind.digits <= _COMPACT_DIGITS:
                 return struct.pack("<q", unscaled)
             # The fewest bytes that hold the two's complement number, as in Java's BigInteger.
             magnitude = unscaled if unscaled >= 0 else ~unscaled
@@ -189,11 +189,11 @@ def key_of(data: bytes, data_type: DataType) -> object:
     if kind.root in _TEXTS:
         return data.decode()
     if kind.root is Root.DECIMAL:
-        if (kind.precision or 0) <= _COMPACT_DIGITS:
+        if kind.digits <= _COMPACT_DIGITS:
             (unscaled,) = struct.unpack("<q", data)
         else:
             unscaled = int.from_bytes(data, "big", signed=True)
-        return Decimal(unscaled).scaleb(-(kind.scale or 0), _EXACT)
+        return Decimal(unscaled).scaleb(-kind.decimals, _EXACT)
     (number,) = struct.unpack(_FORMATS[kind.root], data)
     if kind.root is Root.DATE:
         return _DAY_ZERO + timedelta(days=number)

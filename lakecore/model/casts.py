@@ -122,10 +122,7 @@ def _narrows(old: DataType, new: DataType) -> bool:
             return bool(narrowed_columns(old.fields, new.fields))
         pairs = zip(inner_types(old), inner_types(new), strict=False)
         return any(_narrows(*pair) for pair in pairs)
-    sizes = [
-        ((each.length or each.precision or 0) - (each.scale or 0), each.scale or 0)
-        for each in (old, new)
-    ]
+    sizes = [((each.length or each.digits) - each.decimals, each.decimals) for each in (old, new)]
     if old.root is new.root or {old.root, new.root} <= STRINGS:
         return any(less < more for more, less in zip(*sizes, strict=True))
     return not may_cast(old, new, explicit=False)

@@ -60,6 +60,16 @@ class Atomic:
     scale: int | None = None
     nullable: bool = True
 
+    @property
+    def digits(self) -> int:
+        """The precision; 0 for a type without one."""
+        return self.precision or 0
+
+    @property
+    def decimals(self) -> int:
+        """The scale; 0 for a type without one."""
+        return self.scale or 0
+
     def __str__(self) -> str:
         return self._bare() + ("" if self.nullable else " NOT NULL")
 

@@ -246,17 +246,13 @@ def _is_wider(old: Atomic, new: Atomic) -> bool:
     if new.root in _EXACT:
         return old.root in _EXACT[new.root]
     if new.root is Root.DECIMAL:
-        digits, scale = (new.precision or 0) - (new.scale or 0), new.scale or 0
+        digits, scale = new.digits - new.decimals, new.decimals
         if old.root is Root.DECIMAL:
-            before = old.scale or 0
-            whole = (old.precision or 0) - before
+            before = old.decimals
+            whole = old.digits - before
             return (digits, scale) != (whole, before) and digits >= whole and scale >= before
         return digits >= _DIGITS.get(old.root, 39)
-    return (
-        new.root in TIMESTAMPS
-        and new.root is old.root
-        and (new.precision or 0) > (old.precision or 0)
-    )
+    return new.root in TIMESTAMPS and new.root is old.root and new.digits > old.digits
 
 
 def _is_cast(old: Atomic, new: Atomic) -> bool:

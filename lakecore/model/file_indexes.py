@@ -231,8 +231,7 @@ def takes(index_type: str, kind: DataType) -> bool:
     """Whether a type of index can hold values of this type."""
     if not isinstance(kind, Atomic) or kind.root not in _INDEXED[index_type]:
         return False
-    precision = kind.precision or 0
     if kind.root is Root.DECIMAL:
-        return precision <= _LONG_DECIMAL_DIGITS
-    too_fine = kind.root in TIMESTAMPS and precision > _MICROS_DIGITS
+        return kind.digits <= _LONG_DECIMAL_DIGITS
+    too_fine = kind.root in TIMESTAMPS and kind.digits > _MICROS_DIGITS
     return not (index_type == RANGE_BITMAP and too_fine)

@@ -138,7 +138,7 @@ def check_formats(schema: TableSchema, options: TableOptions) -> None:
         for part in leaves(column.type):
             most, what = (3, "times") if part.root is Root.TIME else (6, "timestamps")
             timed = part.root is Root.TIME or part.root in TIMESTAMPS
-            if timed and (part.precision or 0) > most:
+            if timed and part.digits > most:
                 raise InvalidRequest(
                     f"avro stores {what} with at most {most} fraction digits",
                     column=column.name,

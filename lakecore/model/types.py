@@ -130,7 +130,7 @@ def timestamp_unit(precision: int) -> str:
 
 def is_in_milliseconds(leaf: Atomic) -> bool:
     """Whether the values are times, with or without a day, that Paimon stores in milliseconds."""
-    timed = leaf.root in TIMESTAMPS and timestamp_unit(leaf.precision or 0) == "ms"
+    timed = leaf.root in TIMESTAMPS and timestamp_unit(leaf.digits) == "ms"
     return timed or leaf.root is Root.TIME
 
 

@@ -118,7 +118,7 @@ def float_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array
 
 def decimal_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
     """Cast decimals to text with all digits of the scale, without an exponent."""
-    scale = source.scale or 0
+    scale = source.decimals
     digits = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(array), array.buffers(), array.null_count, array.offset
     ).cast(pa.string())
@@ -143,7 +143,7 @@ def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
     At most 3 fraction digits; trailing zeros after the first are cut.
     """
-    digits = min(source.precision or 0, 3)
+    digits = min(source.digits, 3)
     full = array.cast(pa.string())
     if not digits:
         return pc.utf8_slice_codeunits(full, 0, 8)
@@ -157,7 +157,7 @@ def timestamp_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
     Timestamps with a zone are shown in UTC.
     """
-    digits = source.precision or 0
+    digits = source.digits
     bare = array.cast(pa.timestamp(array.type.unit)) if array.type.tz else array
     shown = pc.replace_substring_regex(bare.cast(pa.string()), rf"(\.\d{{{digits}}}\d*?)0+$", r"\1")
     return pc.replace_substring_regex(shown, r"\.$", "")
@@ -263,7 +263,7 @@ def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
     without a zone, a plain number counts units of the precision (0, 3, 6 or 9 digits).
     """
     wanted = arrow_type(target)
-    precision = target.precision or 0
+    precision = target.digits
     per_second = _PER_SECOND[wanted.unit]
     plain = target.root is Root.TIMESTAMP and precision % 3 == 0
     numbers = _matches(array, _DAY_NUMBER) if plain else np.zeros(len(array), np.bool_)

@@ -226,7 +226,7 @@ _NOT_MIDNIGHT = "a date cannot hold the time of day"
 def _time(array: pa.Array, target: Atomic) -> pa.Array:
     if not _t.is_time(array.type):
         raise _wrong_type()
-    digits = min(target.precision or 0, 3)
+    digits = min(target.digits, 3)
     out = array
     if array.type != pa.time32("ms"):
         out = _cast(array, pa.time32("ms"), "TIME is stored in milliseconds: the value is finer")
@@ -263,11 +263,11 @@ def _fine(array: pa.Array, target: Atomic) -> pa.Array:
     wanted = arrow_type(target)
     given, kept = _UNIT_DIGITS[array.type.unit], _UNIT_DIGITS[wanted.unit]
     if given > kept:
-        _check_multiple(array, 10 ** (given - (target.precision or 0)), _TOO_FINE)
+        _check_multiple(array, 10 ** (given - target.digits), _TOO_FINE)
     if array.type != wanted:
         array = _cast(array, wanted, "the timestamp is out of the range of the column's type")
     if given <= kept:
-        _check_multiple(array, 10 ** (kept - (target.precision or 0)), _TOO_FINE)
+        _check_multiple(array, 10 ** (kept - target.digits), _TOO_FINE)
     return array
 
 

@@ -68,7 +68,7 @@ def same_as_text(data: Atomic, text: str, value: str) -> str:
     """
     match data.root:
         case Root.DECIMAL:
-            plain = rf"'\s*[+-]?[0-9]*(\.[0-9]{{0,{data.scale or 0}}}0*)?\s*'"
+            plain = rf"'\s*[+-]?[0-9]*(\.[0-9]{{0,{data.decimals}}}0*)?\s*'"
             return (
                 f"(regexp_full_match({text}, {plain}) "
                 f"OR (contains(lower({text}), 'e') AND {_same_decimal(data, text, value)}))"
@@ -80,11 +80,11 @@ def same_as_text(data: Atomic, text: str, value: str) -> str:
                 f"AND TRY_CAST(trim({text}) AS TIMESTAMP) = {value})"
             )
         case Root.TIME:
-            time = rf"\s*[0-9:]+{_fraction(min(data.precision or 0, _TIME_DIGITS_MAX))}\s*"
+            time = rf"\s*[0-9:]+{_fraction(min(data.digits, _TIME_DIGITS_MAX))}\s*"
             return f"(regexp_full_match({text}, '{time}') AND {value} < TIME '24:00:00')"
         case Root.TIMESTAMP | Root.TIMESTAMP_LTZ:
             zone = _UTC if data.root is Root.TIMESTAMP else "([^0-9.:].*)?"
-            time = rf"([ T][0-9:]*{_fraction(data.precision or 0)}\s*{zone})?\s*"
+            time = rf"([ T][0-9:]*{_fraction(data.digits)}\s*{zone})?\s*"
             return f"regexp_full_match({text}, '{_DATE}{time}')"
         case Root.FLOAT | Root.DOUBLE:
             return rf"(isfinite({value}) OR regexp_matches(lower({text}), '^\s*[+-]?(inf|nan)'))"
@@ -114,7 +114,7 @@ def same_number(text: str, number: str) -> str:
 
 def wide(data: Atomic) -> str:
     """A DECIMAL type of DuckDB that has more fraction digits than the DECIMAL type `data`."""
-    return f"DECIMAL({_PRECISION_MAX}, {min(_PRECISION_MAX, (data.scale or 0) + _DIGITS_MORE)})"
+    return f"DECIMAL({_PRECISION_MAX}, {min(_PRECISION_MAX, data.decimals + _DIGITS_MORE)})"
 
 
 def parts_as(kind: str) -> str:

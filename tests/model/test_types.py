@@ -296,3 +296,10 @@ def test_types_are_nested_up_to_a_depth(around: Callable[[Any], Any]) -> None:
     parse_type(inner)
     with pytest.raises(Unsupported, match="nested too deeply"):
         parse_type(around(inner))
+
+
+def test_digits_and_decimals_are_numbers_for_every_type() -> None:
+    kinds = [parse_type(text) for text in ("DECIMAL(10, 2)", "TIMESTAMP(9)", "TIME(0)", "INT")]
+
+    found = [(kind.digits, kind.decimals) for kind in kinds if isinstance(kind, Atomic)]
+    assert found == [(10, 2), (9, 0), (0, 0), (0, 0)]

@@ -27,19 +27,20 @@ def test_functions_that_were_made_on_import_are_mutated_too(tmp_path: Path) -> N
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
-    (mutant,) = (each for each in mutants("made.py", SOURCE.encode()) if ">=" in each.text)
-    patch = Patch.of(mutant, tmp_path)
-    assert patch is not None
+    changes = {(each.function, each.text): each for each in mutants("made.py", SOURCE.encode())}
     builtins = made.__dict__["__builtins__"]
     builtins["__mutant_is_reached__"] = lambda: None
 
-    def found() -> list[bool]:
+    def found() -> list[bool | None]:
         return [made.TESTS["positive"](0), made.TESTS["large"](9), made.above(5)(5)]
 
     try:
-        before = patch.applied()
-        assert found() == [True, True, True]
-        before.applied()
-        assert found() == [False, False, False]
+        for text, result in (("(number >= least)", True), ("return None", None)):
+            patch = Patch.of(changes["above.test", text], tmp_path)
+            assert patch is not None
+            before = patch.applied()
+            assert found() == [result] * 3
+            before.applied()
+            assert found() == [False] * 3
     finally:
         del builtins["__mutant_is_reached__"]

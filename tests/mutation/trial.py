@@ -83,8 +83,12 @@ class Patch:
                 old = each.__code__
                 # Several lambdas of a line are not told apart.
                 new = codes.get((old.co_qualname, old.co_firstlineno), [])
-                if len(new) == 1 and new[0].co_freevars == old.co_freevars:
-                    found.append((each, new[0]))
+                if len(new) != 1:
+                    continue
+                # A mutant may need none of the variables that the function was made with.
+                code = new[0] if new[0].co_freevars else new[0].replace(co_freevars=old.co_freevars)
+                if code.co_freevars == old.co_freevars:
+                    found.append((each, code))
         return Patch(codes=tuple(found)) if found else None
 
 

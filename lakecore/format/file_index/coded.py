@@ -108,7 +108,7 @@ def value_form(kind: DataType) -> ValueForm | None:
     """The form of the values of a type; None for nested types."""
     if not isinstance(kind, Atomic):
         return None
-    precision = kind.precision or 0
+    precision = kind.digits
     if kind.root in STRINGS | BINARIES:
         return ValueForm(kind.root, 0, 0, exact=True)
     if kind.root is Root.DECIMAL and precision > _LONG_DECIMAL_DIGITS:

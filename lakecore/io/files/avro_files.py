@@ -323,7 +323,7 @@ def _field(name: str, data_type: DataType, path: str) -> Json:
 
 
 def _atomic(data_type: Atomic, name: str) -> Json:
-    precision = data_type.precision or 0
+    precision = data_type.digits
     match data_type.root:
         case Root.DECIMAL:
             scale = data_type.scale

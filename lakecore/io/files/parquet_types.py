@@ -94,7 +94,7 @@ def int96_paths(fields: Sequence[Field]) -> frozenset[str]:
 
 
 def _is_int96(data_type: Atomic) -> bool:
-    return data_type.root in TIMESTAMPS and (data_type.precision or 0) > _MICROS
+    return data_type.root in TIMESTAMPS and data_type.digits > _MICROS
 
 
 def _same_bytes(given: pa.DataType, wanted: pa.DataType) -> bool:

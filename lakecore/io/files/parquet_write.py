@@ -174,7 +174,7 @@ def _is_wide_decimal(field: Field) -> bool:
     return (
         isinstance(field.type, Atomic)
         and field.type.root is Root.DECIMAL
-        and (field.type.precision or 0) > _LONG_DIGITS
+        and field.type.digits > _LONG_DIGITS
     )
 
 

@@ -344,7 +344,7 @@ def _avro_holds(schema: TableSchema) -> bool:
     """Whether Avro stores all digits of the times and timestamps of the table."""
     parts = [part for field in schema.fields for part in leaves(field.type)]
     return all(
-        (part.precision or 0) <= (_AVRO_TIME_DIGITS if part.root is Root.TIME else _AVRO_DIGITS)
+        part.digits <= (_AVRO_TIME_DIGITS if part.root is Root.TIME else _AVRO_DIGITS)
         for part in parts
         if part.root is Root.TIME or part.root in TIMESTAMPS
     )

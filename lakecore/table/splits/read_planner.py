@@ -557,7 +557,7 @@ def _is_alike(field: Field) -> bool:
     """
     kind = field.type
     return isinstance(kind, Atomic) and not (
-        kind.root in TIMESTAMPS and timestamp_unit(kind.precision or 0) == "ns"
+        kind.root in TIMESTAMPS and timestamp_unit(kind.digits) == "ns"
     )
 
 

@@ -275,7 +275,7 @@ def length_of(column: Field) -> int | None:
     if kind.root in BINARIES:
         return _BINARY_LENGTH
     if kind.root is Root.DECIMAL:
-        return _SHORT_LENGTH if (kind.precision or 0) <= _SHORT_DECIMAL else _LONG_LENGTH
+        return _SHORT_LENGTH if kind.digits <= _SHORT_DECIMAL else _LONG_LENGTH
     return _LENGTHS[kind.root]
 
 
