@@ -667,3 +667,34 @@ def test_write_widens_a_column_to_a_type_that_holds_every_value(
     assert merge_changes(fields, columns, types=TypeChanges.WIDENING, fixed=()) == wanted
     assert merge_changes(fields, columns, types=TypeChanges.WIDENING, fixed=["c"]) == []
     assert merge_changes(fields, columns, types=TypeChanges.NONE, fixed=()) == []
+
+
+STRUCT = pa.struct([("a", pa.int32()), ("new", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("old", "given", "added"),
+    [
+        ("ROW<a INT>", STRUCT, ["c", "new"]),
+        ("ARRAY<ROW<a INT>>", pa.list_(STRUCT), ["c", "element", "new"]),
+        ("ARRAY<ROW<a INT>>", pa.large_list(STRUCT), ["c", "element", "new"]),
+        ("MAP<STRING, ROW<a INT>>", pa.map_(pa.string(), STRUCT), ["c", "value", "new"]),
+        ("INT", STRUCT, []),
+        ("ROW<a INT>", pa.int64(), []),
+        ("ARRAY<ROW<a INT>>", STRUCT, []),
+        ("ARRAY<INT>", pa.map_(pa.string(), STRUCT), []),
+        ("MAP<STRING, ROW<a INT>>", pa.list_(STRUCT), []),
+        ("INT", pa.list_(pa.int64()), []),
+        ("INT", pa.null(), []),
+        ("INT", pa.duration("s"), []),
+        ("INT", pa.decimal256(50, 0), []),
+    ],
+)
+def test_write_adds_fields_where_the_nesting_is_that_of_the_column(
+    old: str, given: pa.DataType, added: list[str]
+) -> None:
+    fields = [Field(id=0, name="c", type=parse_type(old))]
+    wanted = [SchemaChange.add_column(added, parse_type("STRING"))] if added else []
+
+    columns = pa.schema([pa.field("c", given)])
+    assert merge_changes(fields, columns, types=TypeChanges.CASTS, fixed=()) == wanted

@@ -101,6 +101,18 @@ def test_interval_needs_some_commits(commits: int, *, known: bool) -> None:
     assert (facts_of(table.context, PRICES["s3"]).interval_s is not None) is known
 
 
+@pytest.mark.parametrize(
+    ("user", "interval_s", "advised"),
+    [("job", 599, True), ("job", 600, False), ("", 61, False), ("job", 61, True)],
+)
+def test_job_is_advised_for_frequent_commits(
+    user: str, interval_s: float, *, advised: bool
+) -> None:
+    found = advice_of(lived(16 * MB, 400 * MB, user=user, interval_s=interval_s).context, "s3")
+
+    assert ("job" in {each.subject for each in found.advice}) is advised
+
+
 def test_usual_file_is_one_above_level_0() -> None:
     two_levels = lived(16 * MB, 400 * MB, num_levels="2")
 
