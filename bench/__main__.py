@@ -2,8 +2,8 @@
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
 lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket cluster formats tpch
-vectors upserts_lakes cdc_decode expire_10k orphans_200k scale published ui. Without one, all of
-them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
+vectors upserts_lakes cdc_decode expire_10k orphans_200k scale growth published ui. Without one, all
+of them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -17,6 +17,8 @@ Exits with 1 if a promise was not kept.
 `python -m bench formats [SETTING=VALUE …]` is formats in another size, see `formats.py`.
 
 `python -m bench scale [SETTING=VALUE …]` is scale in another size, see `scale.py`.
+
+`python -m bench growth [WHAT …]` is growth of these dimensions only, see `growth.py`.
 
 `python -m bench tpch scale=NUMBER` is tpch in another size, see `tpch.py`.
 
@@ -52,6 +54,7 @@ from bench import (
     expire_10k,
     fold_6m,
     formats,
+    growth,
     large_rows,
     lookup,
     lookups,
@@ -97,6 +100,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "cluster": cluster.run,
     "formats": formats.run,
     "scale": lambda: scale.run([]),
+    "growth": lambda: growth.run([]),
     "tpch": tpch.run,
     "vectors": vectors.run,
     "upserts_lakes": upserts_lakes.run,
@@ -121,6 +125,7 @@ WORDED: dict[str, Callable[[list[str]], bool]] = {
     "big_bucket": big_bucket.run,
     "cluster": cluster.run,
     "formats": formats.run,
+    "growth": growth.run,
     "scale": scale.run,
     "tpch": tpch.run,
 }

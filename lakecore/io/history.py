@@ -215,7 +215,7 @@ _LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 150, 600, 8_000
 manifest), a manifest in a list, and a schema."""
 _VECTOR_BYTES = 230
 """The approximate bytes of the place of a deletion vector."""
-_SMALL_ENTRIES = 10_000
+_SMALL_ENTRIES = 4_000
 """Up to this many entries in manifests, a table is small: its live files are kept as objects."""
 _LIVE_KEPT = 8
 """The most snapshots whose live files are cached: each takes memory for all files of the table."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable
 from lakecore.format.manifest_files import entry_identities
@@ -80,11 +81,11 @@ def hull_of(values: pa.RecordBatch) -> Predicate:
     """A predicate that holds for these partitions: the least and greatest value of each column."""
     parts: list[Predicate] = []
     for name, column in zip(values.schema.names, values.columns, strict=True):
-        order = pl.Series(pl.from_arrow(column)).arg_sort(nulls_last=True)
+        order = pc.array_sort_indices(column)
         some = len(column) - column.null_count
         within: list[Predicate] = [IsNull(name)] if column.null_count else []
         if some:
-            ends = (Op.GE, column[int(order[0])]), (Op.LE, column[int(order[some - 1])])
+            ends = (Op.GE, column[order[0].as_py()]), (Op.LE, column[order[some - 1].as_py()])
             within.append(all_of(Compare(name, op, end) for op, end in ends if not _is_nan(end)))
         parts.append(any_of(within))
     return all_of(parts)

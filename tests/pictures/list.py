@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.pictures.commit import commit
 from tests.pictures.figures import layers, speed
+from tests.pictures.growth import growth
 from tests.pictures.tables import bucket, engines, read, snapshots
 
 if TYPE_CHECKING:
@@ -20,4 +21,5 @@ PICTURES: dict[str, Callable[[Path], str]] = {
     "read": read,
     "layers": layers,
     "speed": speed,
+    "growth": growth,
 }
