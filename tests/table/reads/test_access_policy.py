@@ -95,6 +95,15 @@ def test_conditions_see_masked_values_only() -> None:
     assert table.count(fails) == table.to_duckdb().filter(fails).pl().height == 3
 
 
+def test_limit_counts_rows_of_all_files() -> None:
+    table = new_table(COLUMNS, keys=(), query_auth__enabled="true")
+    for number in range(3):
+        table.write([{**ROWS[0], "id": 2 * number + each, "owner": "ann"} for each in range(2)])
+    shown = with_rules(table, Access())
+
+    assert [shown.to_arrow(limit=limit).num_rows for limit in range(8)] == [*range(7), 6]
+
+
 def test_limit_counts_rows_that_are_shown() -> None:
     table = guarded_table(Access())
 
