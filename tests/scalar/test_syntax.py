@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.scalar.syntax import check_fields, parse_sql
+from lakecore.scalar.syntax import _refusal_of_macro, check_fields, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, matches, parse_where, types_of
 from tests.conditions import kept
 from tests.versions import NO_EXPRESSION, SYMMETRIC
@@ -230,3 +230,16 @@ def test_timestamps_of_a_dictionary_are_compared_exactly() -> None:
         sql, _ = parse_where(f"at = '2026-01-01 {text}'", ROWS.schema, SETTING)
 
         assert matches(sql, coded).to_pylist() == found
+
+
+@pytest.mark.parametrize(
+    ("definition", "refusal"),
+    [
+        ("a + 1", None),
+        ("abs((SELECT 1))", "is a query"),
+        ("CASE WHEN a THEN 1 ELSE (SELECT 2) END", "is a query"),
+        ("a + current_date", "reads the clock: use now()"),
+    ],
+)
+def test_macro_is_judged_by_all_of_its_parts(definition: str, refusal: str | None) -> None:
+    assert _refusal_of_macro(definition) == refusal

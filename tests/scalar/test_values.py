@@ -35,6 +35,8 @@ def test_digits_that_a_column_lacks_are_cut_not_rounded(
 def test_other_values_stay_as_they_are() -> None:
     assert cut_to_precision("v", "TIMESTAMP", parse_type("STRING")) == "v"
     assert cut_to_precision("v", "DATE", parse_type("TIMESTAMP(3)")) == "v"
+    assert cut_to_precision("v", "TIMESTAMP_MS", parse_type("TIMESTAMP(3)")) == "v"
+    assert cut_to_precision("v", "TIMESTAMP", parse_type("TIMESTAMP(6)")) == "v"
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,18 @@ def test_snapshots_after_one_are_read_once_each_newest_first() -> None:
     assert commits.after(30, latest) == []
 
 
+def test_snapshots_before_a_rollback_are_forgotten() -> None:
+    snapshots = Snapshots("x " * 20)
+    commits = Commits(snapshots.read)
+    assert len(commits.after(10, snapshots.all[20])) == 10
+    for number in range(5, 21):
+        del snapshots.all[number]
+    snapshots.add("y " * 18, salt="again")
+
+    assert commits.after(10, snapshots.all[22]) == [snapshots.all[at] for at in range(22, 10, -1)]
+    assert commits.at(12, snapshots.all[22]) == snapshots.all[12]
+
+
 def test_snapshots_after_one_end_where_they_have_expired() -> None:
     snapshots = Snapshots("x " * 30)
     for number in range(1, 25):
