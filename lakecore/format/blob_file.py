@@ -303,7 +303,7 @@ def _parts(payload: bytes, data_type: DataType) -> list[Part]:
         indexes.insert(0, decode_lengths(payload[end - size : end]).tolist())
         end -= size
     flat = [length for lengths in indexes for length in lengths]
-    if any(len(lengths) != count for lengths in indexes) or min(flat, default=0) < _NULL:
+    if any(len(each) != count for each in indexes) or any(length < _NULL for length in flat):
         raise ValueError("an index does not fit the value")
     begins = list(accumulate((max(length, 0) for length in flat), initial=_HEADER.size))
     if begins[-1] != end:
