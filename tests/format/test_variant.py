@@ -78,6 +78,18 @@ def test_long_lists_and_objects_come_back(text: str, count: int) -> None:
     assert json_of_variant(*variant_of_json(fields)) == fields
 
 
+@pytest.mark.parametrize(("count", "size_bytes"), [(0, 1), (255, 1), (256, 4), (70_000, 4)])
+def test_number_of_parts_takes_one_byte_or_four(count: int, size_bytes: int) -> None:
+    fields = ",".join(f'"{each}":null' for each in range(count))
+
+    values, _ = variant_of_json(f"[{','.join(['null'] * count)}]")
+    assert int.from_bytes(values[1 : 1 + size_bytes], "little") == count
+    assert (values[0] >> 4 & 1) == (size_bytes == 4)
+    objects, _ = variant_of_json(f"{{{fields}}}")
+    assert int.from_bytes(objects[1 : 1 + size_bytes], "little") == count
+    assert (objects[0] >> 6 & 1) == (size_bytes == 4)
+
+
 def test_names_are_numbered_as_they_come_and_sorted_in_objects() -> None:
     value, metadata = variant_of_json('{"b":1,"a":2}')
 

@@ -392,6 +392,21 @@ def test_types_that_cannot_be_cast_are_refused() -> None:
     assert "explicit_casts=False" in refused(strict, narrowing)
 
 
+@pytest.mark.parametrize(
+    ("path", "kind", "message"),
+    [
+        (["m", "key"], InvalidRequest, "the key type of a MAP cannot change"),
+        (["m", "element"], NotFound, "does not lead into this type"),
+        (["a", "value"], NotFound, "does not lead into this type"),
+        (["v", "key"], NotFound, "does not lead into this type"),
+    ],
+)
+def test_step_leads_into_the_type_that_has_it(
+    path: list[str], kind: type[Exception], message: str
+) -> None:
+    assert message in refused(append(), SchemaChange.update_column_type(path, "BIGINT"), kind)
+
+
 def test_types_that_place_rows_do_not_change() -> None:
     for name, why in (("k", "primary-key column"), ("p", "partition key")):
         assert why in refused(make(), SchemaChange.update_column_type(name, "STRING"))

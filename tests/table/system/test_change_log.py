@@ -174,3 +174,11 @@ def test_inspect_has_lazy_frames_of_them() -> None:
 
     assert inspect.audit_log().collect().height == inspect.binlog().collect().height == 3
     assert inspect.ro().collect().height == 0
+
+
+@pytest.mark.parametrize("name", ["audit_log", "binlog"])
+def test_option_that_readers_do_not_do_is_refused(name: str) -> None:
+    table = changed()
+
+    with pytest.raises(Unsupported, match="option=incremental-to-auto-tag"):
+        log(table, name, incremental_to_auto_tag="t").to_arrow()
