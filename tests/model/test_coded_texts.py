@@ -99,3 +99,12 @@ def test_texts_take_what_they_would_take_in_place_of_codes() -> None:
 
     assert 4 * 200 <= text_bytes(rows) <= 4 * 210
     assert text_bytes(rows.select(["k"])) == 0
+
+
+@pytest.mark.parametrize(
+    ("codes", "size_bytes"), [([], 0), ([None, None], 0), ([0, 1, None, 1], 7), ([1, 1], 6)]
+)
+def test_bytes_of_texts_are_those_after_decoding(codes: list[int | None], size_bytes: int) -> None:
+    rows = pa.table({"a": column((codes, ["x", "abc"])), "n": pa.nulls(len(codes), pa.int64())})
+
+    assert text_bytes(rows) == size_bytes

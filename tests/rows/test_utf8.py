@@ -48,6 +48,7 @@ def test_ascii_is_recognised_at_once(text: str) -> None:
     texts = pa.array(["1", text, "é"])
 
     assert _is_ascii(texts.slice(0, 2)) is text.isascii()
+    assert _is_ascii(texts.slice(3))
 
 
 @pytest.fixture

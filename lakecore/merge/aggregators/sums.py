@@ -185,7 +185,7 @@ def _add_decimals(
     left, right = left.cast(wide), right.cast(wide)
     after = pc.if_else(pa.array(back), pc.subtract(left, right), pc.add(left, right))
     limit = Decimal(1).scaleb(kind.precision - kind.scale)
-    fits = pc.less(pc.abs(after), pa.scalar(limit, pa.decimal256(kind.precision + 1, kind.scale)))
+    fits = pc.less(pc.abs(after), pa.scalar(limit, wide))
     return pc.if_else(fits, after, pa.scalar(None, after.type)).cast(kind)
 
 

@@ -52,6 +52,13 @@ def test_times_that_nanoseconds_count_are_read() -> None:
     assert read["t"].cast(pa.timestamp("us")) == table["t"]
 
 
+def test_first_and_last_time_that_nanoseconds_count_are_read() -> None:
+    table = pa.table({"t": pa.array([LAST_NS, -LAST_NS - 1, None], pa.timestamp("ns"))})
+    read = pa.Table.from_batches(read_file(stored(table), PATH, fields=[field("TIMESTAMP(9)")]))
+
+    assert read["t"].cast(pa.int64()).to_pylist() == [LAST_NS, -LAST_NS - 1, None]
+
+
 @pytest.mark.parametrize("text", [*FAR, "9999-12-31T23:59:59"])
 def test_times_that_they_do_not_count_are_refused(text: str) -> None:
     store = stored(pa.table({"id": range(4), "t": times([TIMES[0], None, None, text])}))
