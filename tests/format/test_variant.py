@@ -78,6 +78,17 @@ def test_long_lists_and_objects_come_back(text: str, count: int) -> None:
     assert json_of_variant(*variant_of_json(fields)) == fields
 
 
+@pytest.mark.parametrize("size_bytes", [1, 2, 4, 8])
+def test_integer_takes_as_few_bytes_as_it_fits_into(size_bytes: int) -> None:
+    bound = 1 << 8 * size_bytes - 1
+    for number in (bound - 1, -bound):
+        value, _ = variant_of_json(str(number))
+        assert value[1:] == number.to_bytes(size_bytes, "little", signed=True)
+    for number in (bound, -bound - 1):
+        value, _ = variant_of_json(str(number))
+        assert len(value) > 1 + size_bytes
+
+
 @pytest.mark.parametrize(("count", "size_bytes"), [(0, 1), (255, 1), (256, 4), (70_000, 4)])
 def test_number_of_parts_takes_one_byte_or_four(count: int, size_bytes: int) -> None:
     fields = ",".join(f'"{each}":null' for each in range(count))
