@@ -223,16 +223,16 @@ class Budget:
         """The bytes that all caches together may keep."""
         return Share.KEPT.of(self.size_bytes)
 
-    def add_keeper(self, keeper: Keeper) -> None:
-        """Include the memory of a cache in the budget, until the cache is garbage-collected."""
+    def note_growth(self, keeper: Keeper, size_bytes: int) -> None:
+        """A cache calls this after it has grown by this many bytes: from now on it is counted."""
         with self._changed:
             self._keepers.add(keeper)
-            self._kept_most += keeper.size_bytes
-
-    def note_growth(self, size_bytes: int) -> None:
-        """A cache calls this after it has grown by this many bytes."""
-        with self._changed:
             self._kept_most += size_bytes
+
+    def note_empty(self, keeper: Keeper) -> None:
+        """A cache calls this when it keeps nothing: with many tables, most caches are empty."""
+        with self._changed:
+            self._keepers.discard(keeper)
 
     def caches_fit(self) -> bool:
         """Whether the caches keep at most their share, and leave enough memory for leases."""

@@ -201,6 +201,30 @@ def test_a_value_larger_than_the_share_of_caches_is_not_kept() -> None:
     assert (cache.take(0), cache.take(0), budget.kept_bytes) == ("x", None, 0)
 
 
+def test_empty_caches_are_not_asked_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Cache[Any, Any]] = []
+    give_back = Cache.give_back
+
+    def noted(self: Cache[Any, Any], size_bytes: int) -> int:
+        asked.append(self)
+        return give_back(self, size_bytes)
+
+    monkeypatch.setattr(Cache, "give_back", noted)
+    budget = Budget(1000)
+    caches = [Cache[int, str](100, budget=budget) for _ in range(3)]
+    for cache in caches:
+        cache.put(0, "x", 1)
+    assert caches[0].take(0) == "x"
+    budget.acquire_up_to(1000, 0)
+    assert set(map(id, asked)) == set(map(id, caches[1:]))
+
+    asked.clear()
+    caches[2].put(0, "x", 1)
+    budget.acquire_up_to(0, 10)
+    assert asked == caches[2:]
+    assert budget.kept_bytes == 0
+
+
 def test_a_cache_that_is_gone_keeps_nothing() -> None:
     budget = Budget(1000)
     cache, other = (Cache[int, str](100, budget=budget) for _ in range(2))

@@ -33,7 +33,6 @@ class Cache(Generic[Key, Value]):
         self._budget = process_budget() if budget is None else budget
         self._lock = threading.Lock()
         self._size_bytes = 0
-        self._budget.add_keeper(self)
 
     @property
     def size_bytes(self) -> int:
@@ -63,7 +62,7 @@ class Cache(Generic[Key, Value]):
                 return
             self._values[key] = (value, size_bytes)
             self._size_bytes += size_bytes
-            self._budget.note_growth(size_bytes)
+            self._budget.note_growth(self, size_bytes)
             while len(self._values) > 1 and (self._has_too_many() or not self._budget.caches_fit()):
                 self._drop_oldest()
 
@@ -71,7 +70,7 @@ class Cache(Generic[Key, Value]):
         """Remove the value of the key, and return it; None if it is not cached."""
         with self._lock:
             value, size_bytes = self._values.pop(key, (None, 0))
-            self._size_bytes -= size_bytes
+            self._dropped(size_bytes)
             return value
 
     def give_back(self, size_bytes: int) -> int:
@@ -84,7 +83,12 @@ class Cache(Generic[Key, Value]):
 
     def _drop_oldest(self) -> None:
         _, (_, size_bytes) = self._values.popitem(last=False)
+        self._dropped(size_bytes)
+
+    def _dropped(self, size_bytes: int) -> None:
         self._size_bytes -= size_bytes
+        if not self._values:
+            self._budget.note_empty(self)
 
     def _has_too_many(self) -> bool:
         too_large = self._size_max_bytes is not None and self._size_bytes > self._size_max_bytes
