@@ -127,6 +127,36 @@ def test_a_copy_of_mariadb_that_replaces_its_table(
     check(cursor, tmp_path, "copies_of", {"t": []})
 
 
+def test_a_table_of_mariadb_that_another_one_replaces_under_its_name(
+    mariadb_log: Server, quick_heartbeats: None, tmp_path: Path
+) -> None:
+    del quick_heartbeats
+    cursor = connect(mariadb_log)
+    tables: dict[str, list[str]] = {name: [] for name in ("made", "again", "swapped", "moved", "k")}
+    run(cursor, "CREATE DATABASE replaced_of")
+    made(cursor, "replaced_of", tables)
+    given = command(mariadb_log, tmp_path, "mysql_sync_database", "replaced_of")
+    mirror(given)
+    run(
+        cursor,
+        "USE replaced_of",
+        "DROP TABLE made, again",
+        f"{TABLE.format('made')} SELECT 7 AS id, 8 AS c",
+        "CREATE TABLE copy (id int primary key, c int, d decimal(10,2), e int, z int DEFAULT 7)",
+        "INSERT INTO copy SELECT id, c * 10, d, e, 9 FROM swapped",
+        "RENAME TABLE swapped TO old, copy TO swapped",
+        "ALTER TABLE moved RENAME TO moved_old",
+        "CREATE TABLE IF NOT EXISTS k (id int)",
+        LATER.format("k"),
+    )
+    mirror(given)
+    run(cursor, f"CREATE TABLE IF NOT EXISTS {TABLE.removeprefix('CREATE TABLE ').format('again')}")
+    run(cursor, LATER.format("again"), "CREATE OR REPLACE TABLE moved LIKE old")
+    run(cursor, LATER.format("moved"))
+    mirror(given)
+    check(cursor, tmp_path, "replaced_of", tables)
+
+
 def test_shards_with_a_renewed_column_are_set_aside(
     mariadb_log: Server, quick_heartbeats: None, tmp_path: Path
 ) -> None:

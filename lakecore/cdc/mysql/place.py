@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from lakecore.model.types import Json
 
 
+WHOLE = "*"
+
+
 @dataclass(slots=True)
 class Place:
     """The position of the source: within the snapshot, or at a place in the log.
 
     - `gtid`: of MariaDB, the last GTID of each domain, joined by commas;
     - `server`: the server to which the place belongs;
-    - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
+    - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them.
+      `*` stands for a table that was dropped or renamed;
     - `renewed`: tables in which another column got the name of a gone column;
     - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as strings.
     """
@@ -46,6 +50,16 @@ class Place:
             return False
         self.renewed.add(table)
         return True
+
+    def replace(self, table: SourceTable, *, comes: bool) -> bool:
+        """Note that a table lost or got its name. Returns whether another table had it before."""
+        names = self.gone.get(table, frozenset())
+        is_replaced = comes and WHOLE in names
+        names = names - {WHOLE} if comes else names | {WHOLE}
+        self.gone.pop(table, None)
+        if names:
+            self.gone[table] = names
+        return is_replaced
 
     def to_json(self) -> dict[str, Json]:
         found: dict[str, Json] = {}

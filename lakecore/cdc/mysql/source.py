@@ -85,7 +85,7 @@ from lakecore.cdc.mysql.snapshot import (
     quoted_table,
     read_chunk,
 )
-from lakecore.cdc.mysql.statements import column_changes_of, removal_of
+from lakecore.cdc.mysql.statements import column_changes_of, removal_of, tables_replaced_by
 from lakecore.cdc.quarantine import Collected, concern, of_tables
 from lakecore.cdc.resync import range_column, range_stop
 from lakecore.errors import InvalidRequest, NotFound
@@ -562,15 +562,24 @@ class MySqlSource:
     def _altered(
         self, batches: LogBatches, place: Place, event: Definition | Statement, here: LogPlace
     ) -> Iterator[Step]:
-        """After a statement that may have changed values: the changes before it, and the table."""
+        """After a statement that may have changed values: the changes before it, and the tables."""
+
+        def is_followed(table: SourceTable) -> bool:
+            is_taken = self._settings.takes(table.database, table.name) and self._is_read(table)
+            return is_taken and not batches.includes(table, here)
+
+        if isinstance(event, Statement):
+            return
+        named = tables_replaced_by(event.text, event.database)
+        new = [
+            each for each, comes in named if is_followed(each) and place.replace(each, comes=comes)
+        ]
+        with of_tables(*new):
+            is_read = bool(new) and self._settings.on_truncate.follows(new)
+        if is_read:
+            yield replace(self._step(batches, place, caught_up=False), altered=_renewed(new))
         found = column_changes_of(event.text, event.database)
-        if (
-            found is None
-            or isinstance(event, Statement)
-            or not self._settings.takes(found.table.database, found.table.name)
-            or not self._is_read(found.table)
-            or batches.includes(found.table, here)
-        ):
+        if found is None or not is_followed(found.table):
             return
         altered = Altered(
             table=found.table,

@@ -58,6 +58,17 @@ _TYPE = re.compile(
     r"\s*((?:DOUBLE\s+PRECISION|\w+)\s*(?:\([^)]*\))?(?:\s*(?:UN)?SIGNED\b)?)", re.IGNORECASE
 )
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
+_DROPS = re.compile(r"\s*DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
+_CREATES = re.compile(
+    rf"\s*CREATE\s+(?P<replaces>OR\s+REPLACE\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_TABLE}",
+    re.IGNORECASE,
+)
+_RENAMES = re.compile(r"\s*RENAME\s+TABLES?\s+(?:IF\s+EXISTS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
+_PAIR = re.compile(rf"\s*{_TABLE}\s+(?:NOWAIT\s+|WAIT\s+\d+\s+)?TO\s+{_TABLE}", re.IGNORECASE)
+_RENAMED = re.compile(
+    rf"\s*RENAME\s+(?!(?:COLUMN|INDEX|KEY)\b)(?:TO\s+|AS\s+|=\s*)?{_TABLE}\s*\Z", re.IGNORECASE
+)
+_LISTED = re.compile(rf"\s*{_TABLE}")
 _MARKS = re.compile(r"`(?:[^`]|``)*`|[(),]")
 _BACKTICKS = re.compile(r"`(?:[^`]|``)*`")
 _LOSES = re.compile(r"\b(?:DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE)
@@ -138,6 +149,28 @@ def column_changes_of(text: str, database: str) -> ColumnChanges | None:
             retyped[new] = NewType(stated[1], is_null)
     table = _named(match[1], match[2], database)
     return ColumnChanges(table, frozenset(gone), frozenset(come), retyped)
+
+
+def tables_replaced_by(text: str, database: str) -> list[tuple[SourceTable, bool]]:
+    """In order, the tables that lose their name by a statement (False), and that get one (True)."""
+    plain = _HIDDEN.sub(lambda match: match[1] or "''", text)
+    if (drops := _DROPS.match(plain)) is not None:
+        names = filter(None, map(_LISTED.match, _clauses(drops[1])))
+        return [(_named(each[1], each[2], database), False) for each in names]
+    if (creates := _CREATES.match(plain)) is not None:
+        table = _named(creates[2], creates[3], database)
+        return [*([(table, False)] if creates["replaces"] else []), (table, True)]
+    pairs: list[tuple[SourceTable, SourceTable]] = []
+    if (renames := _RENAMES.match(plain)) is not None:
+        pairs = [
+            (_named(each[1], each[2], database), _named(each[3], each[4], database))
+            for each in filter(None, map(_PAIR.match, _clauses(renames[1])))
+        ]
+    elif (alters := _ALTERS.match(plain)) is not None:
+        old = _named(alters[1], alters[2], database)
+        news = filter(None, map(_RENAMED.match, _clauses(plain[alters.end() :])))
+        pairs = [(old, _named(each[1], each[2], old.database)) for each in news]
+    return [part for old, new in pairs for part in ((old, False), (new, True))]
 
 
 def _clauses(text: str) -> Iterator[str]:
