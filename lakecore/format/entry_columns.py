@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from lakecore.format.avro import chosen_blocks
+from lakecore.format.avro_container import chosen_blocks
 from lakecore.format.layout import LAKECORE_NAME
 from lakecore.format.manifest_files import decode_entries, entries_of, entry_identities
 from lakecore.format.manifest_records import is_table

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable
-from lakecore.format.avro import (
+from lakecore.format.avro_container import (
     BLOCK_SIZE_BYTES,
     codec_of,
     compress,

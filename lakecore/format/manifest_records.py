@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.avro import read_container, write_container
+from lakecore.format.avro_container import read_container, write_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

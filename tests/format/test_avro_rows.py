@@ -7,7 +7,7 @@ import io
 import fastavro
 import pytest
 
-from lakecore.format.avro import read_batches
+from lakecore.format.avro_container import read_batches
 
 SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "v", "type": "long"}]}
 

@@ -8,7 +8,7 @@ import pytest
 
 from lakecore.errors import CorruptTable, LakecoreError
 from lakecore.format import metadata
-from lakecore.format.avro import assemble, read_batches, read_container
+from lakecore.format.avro_container import assemble, read_batches, read_container
 from lakecore.format.manifest_files import decode_entries
 
 DEEP = b"[" * 100_000 + b"]" * 100_000

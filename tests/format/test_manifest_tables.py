@@ -14,7 +14,7 @@ from pyarrow import orc
 
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format import manifest_files, metadata
-from lakecore.format.avro import read_container
+from lakecore.format.avro_container import read_container
 from lakecore.format.manifest_files import decode_entries, encode_entries
 from lakecore.format.manifest_records import (
     INDEX_MANIFEST_SCHEMA,

@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.avro import read_container, write_container
+from lakecore.format.avro_container import read_container, write_container
 from lakecore.format.layout import Layout, parse_numbered
 from lakecore.format.manifest_records import (
     INDEX_MANIFEST_SCHEMA,

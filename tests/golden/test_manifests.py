@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakecore.format.avro import Frame, assemble
+from lakecore.format.avro_container import Frame, assemble
 from lakecore.format.binary_row import serialize_row
 from lakecore.format.manifest_files import encode_manifest
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode

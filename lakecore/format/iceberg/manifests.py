@@ -24,7 +24,7 @@ import fastavro
 import pyarrow as pa
 
 from lakecore.errors import Unsupported
-from lakecore.format.avro import named_faults, plain_container, write_container
+from lakecore.format.avro_container import named_faults, plain_container, write_container
 from lakecore.format.iceberg.documents import PARTITION_FIELD_ID, atomic_name
 from lakecore.format.index_files import Positions, encode_vectors
 from lakecore.format.statistics import stats_frame

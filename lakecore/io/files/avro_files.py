@@ -21,7 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.avro import block_counts, container_columns, read_batches, write_container
+from lakecore.format.avro_container import (
+    block_counts,
+    container_columns,
+    read_batches,
+    write_container,
+)
 from lakecore.io.files.file_format import BatchSize, OutputFile, RowFile, WriteFormat
 from lakecore.io.stores.store import Store, plain_errors
 from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only

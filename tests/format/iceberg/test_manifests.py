@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.format.avro import Frame
+from lakecore.format.avro_container import Frame
 from lakecore.format.iceberg import manifests
 
 if TYPE_CHECKING:

@@ -12,8 +12,15 @@ import pytest
 import zstandard
 
 from lakecore.errors import CorruptTable
-from lakecore.format import avro
-from lakecore.format.avro import CODECS, Frame, assemble, compress, decompress, read_container
+from lakecore.format import avro_container as avro
+from lakecore.format.avro_container import (
+    CODECS,
+    Frame,
+    assemble,
+    compress,
+    decompress,
+    read_container,
+)
 from lakecore.memory import process_budget
 
 INNER: dict[str, Any] = {
