@@ -187,6 +187,8 @@ def check_flags(**flags: object) -> None:
             raise InvalidRequest(f"{name} is True or False", **{name: flag})
 
 
+# --- suggestions ---------------------------------------------------------------------------------
+
 KEPT_LONGER = (
     "the option snapshot.time-retained or a consumer keeps snapshots longer, a tag the rows of one"
 )

@@ -149,6 +149,9 @@ def check_spread(spread: object) -> None:
         raise InvalidRequest("spread is True, False or None", spread=spread)
 
 
+# --- columns of a frame --------------------------------------------------------------------------
+
+
 def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:
     """The frame with the table's types in place of `void` inside nested columns.
 

@@ -242,6 +242,8 @@ def size_of(splits: Sequence[Split]) -> int:
     return sum(split.size_bytes for split in splits)
 
 
+# --- tasks ---------------------------------------------------------------------------------------
+
 Change: TypeAlias = Condition | Assignment | MergeRequest
 """The rows to delete, the values to set, or the clauses to apply."""
 

@@ -287,6 +287,8 @@ def _check_columns(asked: StructType, there: TableSchema, *, attached: bool = Fa
             )
 
 
+# --- sink ----------------------------------------------------------------------------------------
+
 _USER, _MEMORY = "write.commit-user", "write.memory-per-task"
 _IDENTIFIER, _COMPACT = "write.identifier", "compact.every"
 WRITE_OPTIONS = frozenset({_USER, _IDENTIFIER, _MEMORY})

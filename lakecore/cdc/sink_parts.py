@@ -534,6 +534,9 @@ def _zero(data_type: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, pa.int64()).cast(data_type)
 
 
+# --- target table --------------------------------------------------------------------------------
+
+
 class TargetTable:
     """A table that a pipeline writes.
 

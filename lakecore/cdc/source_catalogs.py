@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.cdc.actions import check_keys
 from lakecore.errors import InvalidRequest
-from lakecore.io.local_files import with_secrets
+from lakecore.io.secret_options import with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -313,6 +313,8 @@ def partitions_of(specs: Iterable[str] | None) -> list[Mapping[str, object]]:
     return [{**stated(each.split(","), "a partition")} for each in specs or ()]
 
 
+# --- confirmation --------------------------------------------------------------------------------
+
 DRY = "dry run: nothing was changed"
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")

@@ -44,7 +44,7 @@ from lakecore.deferred import deferred, deferred_module
 from lakecore.display import json_text, show_bytes
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
-from lakecore.io.local_files import with_secrets
+from lakecore.io.secret_options import with_secrets
 from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:

@@ -275,6 +275,9 @@ def _files(table: Table) -> pl.DataFrame:
     )
 
 
+# --- rows ----------------------------------------------------------------------------------------
+
+
 @commands("read")
 def read(  # noqa: PLR0913  one parameter per option
     of: OfTable,
@@ -361,6 +364,8 @@ def _write_first(frame: pl.DataFrame, limit: int | None) -> None:
     if shown.height < frame.height:
         note(f"the first {shown.height} rows; --limit N shows more, --json or --csv prints all")
 
+
+# --- picture -------------------------------------------------------------------------------------
 
 _SNAPSHOTS = 12
 _BUCKETS_SHOWN = 24

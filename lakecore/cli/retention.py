@@ -203,6 +203,8 @@ def _print(result: Result, form: Format) -> None:
     write_record(asdict(result), form, str(result))
 
 
+# --- clean-up ------------------------------------------------------------------------------------
+
 _ALL = ".*"
 
 

@@ -397,6 +397,8 @@ def _damaged(path: str) -> Iterator[None]:
         ) from error
 
 
+# --- containers ----------------------------------------------------------------------------------
+
 _MAGIC = b"Obj\x01"
 _SYNC_SIZE = 16
 _LONG_BITS = 70

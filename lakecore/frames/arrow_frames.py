@@ -33,6 +33,8 @@ def to_frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     return frame
 
 
+# --- pandas --------------------------------------------------------------------------------------
+
 _NULLABLE = {
     pa.int8(): "Int8Dtype",
     pa.int16(): "Int16Dtype",

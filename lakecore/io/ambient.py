@@ -161,6 +161,8 @@ def user_name() -> str:
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
+# --- locks ---------------------------------------------------------------------------------------
+
 _FIRST_WAIT_MS = 50
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import os
 import shutil
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
@@ -17,13 +16,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest, StorageError
+from lakecore.errors import StorageError
 from lakecore.io.parallel import read_all
 from lakecore.io.spill import SpillDirectory
-from lakecore.masking import is_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lakecore.io.stores.store import Store
 
@@ -184,33 +182,3 @@ def _lines(path: str) -> Iterator[str]:
     with suppress(OSError), Path(path).open(encoding="utf-8-sig", errors="replace") as file:
         for line in file:
             yield line.rstrip("\r\n")
-
-
-def with_secrets(conf: Mapping[str, str]) -> dict[str, str]:
-    """The options; `...-file` and `...-env` of a secret are replaced by the secret itself.
-
-    Raises InvalidRequest if the file or variable does not exist, or if a secret is given twice.
-    """
-    found: dict[str, str] = {}
-    for key, value in conf.items():
-        base, _, where = key.rpartition("-")
-        if where not in {"file", "env"} or not is_secret(base):
-            found[key] = value
-            continue
-        if base in conf or base in found:
-            raise InvalidRequest("the option is given twice", option=base, also=key)
-        if where == "env":
-            if value not in os.environ:
-                raise InvalidRequest("the environment has no such variable", variable=value)
-            found[base] = os.environ[value]
-            continue
-        try:
-            found[base] = Path(value).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(
-                "the file of an option cannot be read",
-                option=key,
-                path=value,
-                reason=type(error).__name__,
-            ) from error
-    return found

@@ -250,6 +250,8 @@ def common_ranks(keys: Sequence[Sequence[pa.Array]]) -> list[np.ndarray]:
     return list(shared_codes([order_columns(columns) for columns in keys]))
 
 
+# --- groups --------------------------------------------------------------------------------------
+
 _BITS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 NONE = -1
 """The position of a missing row."""

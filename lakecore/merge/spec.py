@@ -307,6 +307,8 @@ def _retracted(engine: MergeEngine, spec: MergeSpec) -> Iterator[Aggregate]:
             yield aggregate
 
 
+# --- merge order ---------------------------------------------------------------------------------
+
 PIECE_ROWS = 131_072
 PIECE_BYTES = 4 << 20
 """Maximum size of a piece of a window's rows; a file is written from many pieces."""

@@ -529,6 +529,8 @@ def _text_bytes(column: pa.DictionaryArray) -> int:
     return longest * len(codes) if lengths.min() == longest else int(lengths[codes].sum())
 
 
+# --- numpy views ---------------------------------------------------------------------------------
+
 Bools: TypeAlias = "NDArray[np.bool_]"
 Bytes: TypeAlias = "NDArray[np.uint8]"
 Ints: TypeAlias = "NDArray[np.int64]"

@@ -432,6 +432,8 @@ def _field(column: Column) -> Field:
     )
 
 
+# --- mirrors -------------------------------------------------------------------------------------
+
 _COLUMNS = (
     *("pipeline", "checkpoint", "rows", "tables", "rows_left_out", "caught_up"),
     "tables_in_quarantine",

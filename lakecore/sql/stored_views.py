@@ -202,6 +202,8 @@ def _place(workspace: Workspace, chain: Chain) -> tuple[Catalog, Identifier, Vie
     return catalog, name, catalog.views
 
 
+# --- stored queries ------------------------------------------------------------------------------
+
 _NO_SELECT = "Only SELECT"
 _TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _PARTS = frozenset(

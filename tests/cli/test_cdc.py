@@ -12,7 +12,7 @@ from lakecore.cdc.state import PipelineState, StateFiles
 from lakecore.cli import main
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import SYSTEM
-from lakecore.io.local_files import with_secrets
+from lakecore.io.secret_options import with_secrets
 from lakecore.io.stores.local import LocalStore
 
 if TYPE_CHECKING:

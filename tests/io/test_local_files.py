@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lakecore.errors import InvalidRequest
 from lakecore.io.local_files import (
     array_start,
     line_of_row,
     local_files,
     undecodable,
     uneven_line,
-    with_secrets,
 )
 from lakecore.io.stores.store import MemoryStore
 
@@ -88,32 +86,3 @@ def test_byte_that_is_no_utf_8_is_found(tmp_path: Path) -> None:
     assert undecodable(str(path)) == {"line": 2, "column": 4, "byte": "0xff"}
     path.write_bytes(b"ab\n")
     assert undecodable(str(path)) == undecodable(str(path / "absent")) == {}
-
-
-def test_secrets_come_from_files_and_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("A_SECRET", "from the environment")
-    (tmp_path / "secret").write_text("from a file\r\n")
-    given = {
-        "password-env": "A_SECRET",
-        "s3.secret-key-file": str(tmp_path / "secret"),
-        "some-file": "a name",
-        "user": "me",
-    }
-
-    assert with_secrets(given) == {
-        "password": "from the environment",
-        "s3.secret-key": "from a file",
-        "some-file": "a name",
-        "user": "me",
-    }
-
-
-def test_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("A_SECRET", raising=False)
-
-    with pytest.raises(InvalidRequest, match=r"no such variable\. variable=A_SECRET"):
-        with_secrets({"password-env": "A_SECRET"})
-    with pytest.raises(InvalidRequest, match="given twice"):
-        with_secrets({"password-env": "A_SECRET", "password": "x"})

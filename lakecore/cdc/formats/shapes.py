@@ -242,6 +242,9 @@ def _nullable(fields: Sequence[Field]) -> pa.Schema:
     return pa.schema([each.with_nullable(True) for each in arrow_schema(fields)])
 
 
+# --- json values ---------------------------------------------------------------------------------
+
+
 class JsonError(ValueError):
     """Raised for a string that is not the expected JSON. `row`: its index in the list."""
 

@@ -513,6 +513,8 @@ def _psycopg2() -> _Psycopg2:
         ) from error
 
 
+# --- publication and slot ------------------------------------------------------------------------
+
 log = logging.getLogger("lakecore.cdc")
 
 _LOCK_MS = 2_000

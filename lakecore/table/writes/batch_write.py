@@ -615,6 +615,9 @@ class Evolved:
     unstored: Unstored | None = None
 
 
+# --- evolution -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
     """A new schema that the columns of a write require. Picklable.
