@@ -278,7 +278,7 @@ def _rounds_alike(literal: pa.Scalar) -> bool:
     if not _t.is_decimal(literal.type):
         return False
     _, digits, exponent = literal.as_py().as_tuple()
-    return len(digits) <= 15 and exponent >= -22
+    return len(digits) <= 15 and -22 <= exponent <= 0
 
 
 def _between_bounds(column: Column, op: Op, lower: Fraction, upper: Fraction) -> Predicate:
