@@ -235,7 +235,6 @@ class Machine:
         table.gone = {}
         table.parts = False
         table.broken.append("another table has its name")
-        table.stale.append("a dropped table leaves its rows")
         self.run(f"CREATE TABLE {self.at(table)} (id int, v varchar(20), PRIMARY KEY (id))")
         self.run(f"INSERT INTO {self.at(table)} VALUES (7, 'x')")
 

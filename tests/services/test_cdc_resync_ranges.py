@@ -170,8 +170,10 @@ def ranges(told: Path) -> list[int]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_table_equals_its_source_after_kills_and_random_changes(
-    mirrored: Mirror, seed: int
+    mirrored: Mirror, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # On a busy machine, several ranges are read before a kill: there are enough.
+    monkeypatch.setenv("LAKECORE_CDC_RANGE_ROWS", str(ROWS // 2))
     chance = random.Random(seed)
     mirrored.resync()
     told = mirrored.warehouse / "told"
@@ -197,7 +199,7 @@ def test_a_table_equals_its_source_after_kills_and_random_changes(
     starts = ranges(told)
     assert len(starts) > 3
     assert starts == sorted(starts), "a kill repeats no range that was committed"
-    assert kills > 1  # a busy machine reads several ranges before a kill
+    assert kills > 2
     mirrored.check()
 
 

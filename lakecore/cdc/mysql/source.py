@@ -563,23 +563,19 @@ class MySqlSource:
         self, batches: LogBatches, place: Place, event: Definition | Statement, here: LogPlace
     ) -> Iterator[Step]:
         """After a statement that may have changed values: the changes before it, and the tables."""
-
-        def is_followed(table: SourceTable) -> bool:
-            is_taken = self._settings.takes(table.database, table.name) and self._is_read(table)
-            return is_taken and not batches.includes(table, here)
-
         if isinstance(event, Statement):
             return
-        named = tables_replaced_by(event.text, event.database)
         new = [
-            each for each, comes in named if is_followed(each) and place.replace(each, comes=comes)
+            each
+            for each, comes in tables_replaced_by(event.text, event.database)
+            if self._is_followed(batches, each, here) and place.replace(each, comes=comes)
         ]
         with of_tables(*new):
             is_read = bool(new) and self._settings.on_truncate.follows(new)
         if is_read:
             yield replace(self._step(batches, place, caught_up=False), altered=_renewed(new))
         found = column_changes_of(event.text, event.database)
-        if found is None or not is_followed(found.table):
+        if found is None or not self._is_followed(batches, found.table, here):
             return
         altered = Altered(
             table=found.table,
@@ -589,18 +585,25 @@ class MySqlSource:
                 for name, each in found.retyped.items()
             },
             is_strict=event.is_strict,
-            has_key=self._needs_key and self._has_key_now(found.table),
+            has_key=self._needs_key and bool(self._key_now(found.table)),
         )
         if altered.is_renewed or altered.types or altered.has_key:
             yield replace(self._step(batches, place, caught_up=False), altered=(altered,))
 
-    def _has_key_now(self, table: SourceTable) -> bool:
+    def _is_followed(self, batches: LogBatches, table: SourceTable, here: LogPlace) -> bool:
+        """Whether changes of a table at this place of the log concern its target."""
+        is_taken = self._settings.takes(table.database, table.name) and self._is_read(table)
+        return is_taken and not batches.includes(table, here)
+
+    def _key_now(self, table: SourceTable) -> tuple[str, ...] | None:
+        """The primary key of a table, empty without one; None if the table does not exist."""
         connection = connect(self._settings)
         try:
-            _, primary, unique = read_columns(connection.cursor(), table.database, table.name)
+            cursor = connection.cursor()
+            columns, primary, unique = read_columns(cursor, table.database, table.name)
         finally:
             connection.close()
-        return bool(self._settings.key(primary, unique))
+        return self._settings.key(primary, unique) if columns else None
 
     def _replaced(self, batches: LogBatches, place: Place) -> Iterator[Step]:
         """After column names came back without a statement: earlier changes, then the tables."""
@@ -624,9 +627,7 @@ class MySqlSource:
         tables = [
             each
             for each in (removal.tables if removal is not None else ())
-            if self._settings.takes(each.database, each.name)
-            and self._is_read(each)
-            and not batches.includes(each, here)
+            if self._is_followed(batches, each, here)
         ]
         if removal is None or not tables:
             return
@@ -647,15 +648,10 @@ class MySqlSource:
 
     def _keys(self, server: Server, table: SourceTable) -> pa.Table | None:
         """The primary keys of a table; None if the table does not exist any more."""
-        connection = connect(self._settings)
-        try:
-            cursor = connection.cursor()
-            columns, primary, unique = read_columns(cursor, table.database, table.name)
-        finally:
-            connection.close()
-        if not columns:
+        key = self._key_now(table)
+        if key is None:
             return None
-        if not self._settings.key(primary, unique):
+        if not key:
             raise unfindable(table)
         connection = connect(self._settings, raw=True)
         try:
