@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 # - In a STRING column, a value becomes its text in MySQL's text protocol. If a local time occurs
 #   twice, the offset from UTC follows the second one.
 
+_AS_STRING = (
+    "to take it as a string, state `--column-type TABLE.COLUMN=STRING`, drop the target, and use "
+    "`lakecore cdc resync`"
+)
 _DAY_MICROS = 86_400_000_000
 
 
@@ -88,8 +92,7 @@ def fitted(
         return _fitted(values, field, target, zone)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InvalidRequest(
-            "a value of the source does not fit its column; `--type_mapping to-string` takes "
-            "every value as text",
+            f"a value of the source does not fit its column; {_AS_STRING}",
             column=field.name,
             type=field.type,
             cause=error,
@@ -170,7 +173,7 @@ def _times(values: pa.Array, field: Field, target: pa.DataType) -> pa.Array:
     if pc.any(outside).as_py():
         at = pc.index(outside, pa.scalar(True)).as_py()
         raise InvalidRequest(
-            "a TIME of Paimon is within one day; `--type_mapping to-string` takes this value",
+            f"a TIME of Paimon is within one day; {_AS_STRING}",
             column=field.name,
             value=_clock(values[at].as_py()),
         )
