@@ -8,6 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pytest
+
 import lakecore as lc
 from tests.services.mirrors import (
     command,
@@ -23,8 +25,6 @@ from tests.services.mirrors import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.services.servers import Server
 
@@ -199,6 +199,37 @@ def test_renewed_and_rounded_columns_of_postgres(
         check(cursor, tmp_path, "columns_of", tables)
     finally:
         drop_slot(postgres_log, "columns_of")
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["", "after the pipeline saw it"])
+@pytest.mark.parametrize("later", [False, True], ids=["", "and has another row"])
+def test_a_copy_of_postgres_that_replaces_its_table(
+    postgres_log: Server, tmp_path: Path, *, seen: bool, later: bool
+) -> None:
+    cursor, schema = postgres(postgres_log), f"copies_{seen:d}{later:d}"
+    run(cursor, f"CREATE SCHEMA {schema}")
+    made(cursor, schema, {"t": []})
+    given = postgres_command(postgres_log, tmp_path, schema, slot=schema)
+    try:
+        mirror(given)
+        run(
+            cursor,
+            f"CREATE TABLE {schema}.copy (LIKE {schema}.t INCLUDING ALL)",
+            f"INSERT INTO {schema}.copy SELECT id, c * 10, d, e FROM {schema}.t",
+        )
+        if seen:
+            mirror(given)
+        run(
+            cursor,
+            f"ALTER TABLE {schema}.t RENAME TO old",
+            f"ALTER TABLE {schema}.copy RENAME TO t",
+        )
+        if later:
+            run(cursor, LATER.format(f"{schema}.t"))
+        mirror(given)
+        check(cursor, tmp_path, schema, {"t": []})
+    finally:
+        drop_slot(postgres_log, schema)
 
 
 def test_a_column_comes_back_after_the_pipeline_saw_that_it_was_dropped(

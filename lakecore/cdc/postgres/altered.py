@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from lakecore.model.types import Json
 
 
+_TABLE = ""
+"""The name, among those of columns, of the table itself: a copy with its name is another table."""
+
+
 @dataclass(frozen=True, slots=True)
 class Announced:
     """The columns that the stream announced for a table; `identities`: as in `read_identities`."""
@@ -85,6 +89,7 @@ def announced(
         name: [number, *kind]
         for (name, *kind), number in zip(relation.columns, numbers, strict=True)
     }
+    logged[_TABLE] = [relation.id]
     known = place.columns.get(table.table.name)
     if not isinstance(known, dict) or not logged.items() <= known.items():
         yield Announced(table.table, table.columns, logged)
@@ -93,18 +98,20 @@ def announced(
 def read_identities(cursor: Cursor, names: Collection[str]) -> dict[str, dict[str, Json]]:
     """By table and column, as JSON values: the number, which is never reused, and the type.
 
-    A type is given by its number and its modifier.
+    A type is given by its number and its modifier. `""` stands for the table, by its number.
     """
     cursor.execute(
-        "SELECT n.nspname || '.' || c.relname, a.attname, a.attnum, a.atttypid::int8, a.atttypmod "
+        "SELECT n.nspname || '.' || c.relname, c.oid::int8, a.attname, a.attnum, "
+        "a.atttypid::int8, a.atttypmod "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
         "WHERE n.nspname || '.' || c.relname = ANY(%s)",
         (list(names),),
     )
     found: dict[str, dict[str, Json]] = {}
-    for table, column, *stated in cursor.fetchall():
-        found.setdefault(str(table), {})[str(column)] = [int(str(each)) for each in stated]
+    for table, number, column, *stated in cursor.fetchall():
+        columns = found.setdefault(str(table), {_TABLE: [int(str(number))]})
+        columns[str(column)] = [int(str(each)) for each in stated]
     return found
 
 
