@@ -17,6 +17,45 @@ T = TypeVar("T")
 
 log = logging.getLogger("lakecore.cdc")
 
+_REASONS = {
+    ("connection refused",): (
+        "nothing listens at the address. Start the server, or correct hostname and port"
+    ),
+    ("name or service not known", "translate host name", "name resolution", "getaddrinfo"): (
+        "the host name is not known. Correct hostname, or repair the name service"
+    ),
+    ("timed out", "timeout expired"): (
+        "the server does not answer in time. Check hostname, port and firewall, or set "
+        "connect.timeout"
+    ),
+    ("no route to host", "network is unreachable"): (
+        "no network leads to the server. Check hostname and network"
+    ),
+    ("certificate",): (
+        "the certificate of the server is not accepted. Name the file of the authority that "
+        "signed it"
+    ),
+    ("too many c", "connection slots are reserved", "max_user_connections"): (
+        "the server has no free connection. End other sessions, or raise max_connections"
+    ),
+    ("starting up", "shutting down", "shutdown in progress", "recovery mode"): (
+        "the server starts or shuts down. Wait until it runs"
+    ),
+    (
+        *("lost connection", "gone away", "closed the connection", "terminating connection"),
+        *("broken pipe", "reset by peer", "connection already closed", "no connection to the"),
+    ): "the connection was lost. Look at the log of the server if this repeats",
+}
+"""Parts of a driver's message, in lower case: what they mean, and the next step."""
+
+
+def unreachable(error: object) -> str:
+    """Why a server cannot be reached, with the next step, given the error of a driver."""
+    text = str(error).lower()
+    found = (means for parts, means in _REASONS.items() if any(each in text for each in parts))
+    return next(found, "the server reports a failure. The cause says which")
+
+
 _WAIT_SECONDS_MIN, _WAIT_SECONDS_MAX = 0.5, 30.0
 _LOOK_SECONDS = 0.5
 

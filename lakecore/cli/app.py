@@ -14,6 +14,7 @@ import io
 import os
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,13 +24,13 @@ from typer.main import get_group
 
 from lakecore import __version__
 from lakecore.cli.flags import WrongFlag
-from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
+from lakecore.cli.output import ERROR_LINE, OutputFailed, flush, to_nowhere, write
 from lakecore.cli.registry import COMMANDS, Commands
 from lakecore.cli.settings import PROFILE
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 
 PROGRAM = "lakecore"
@@ -62,32 +63,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  open until the end
     given, profile = _without_profile(given)
     debug = DEBUG in given
-    token = PROFILE.set(profile)
+    token, line = PROFILE.set(profile), ERROR_LINE.set(None)
     try:
         app(args=[part for part in given if part != DEBUG], prog_name=PROGRAM)
-    except LakecoreError as error:
+    except (LakecoreError, OutputFailed, OSError) as error:
         if debug:
             raise
-        lines = in_flags(error, flags_of(given)).splitlines()
-        # A syntax error marks its position with a caret, so its message keeps its lines.
-        text = "\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines)
-        _fail(text, 2 if isinstance(error, WrongFlag) else 1)
+        _fail(*_failure(error, given))
     except _polars_errors() as error:
         if debug:
             raise
         _fail(str(error).strip().partition("\n")[0])
-    except OutputFailed as error:
-        if debug:
-            raise
-        to_nowhere()
-        _fail(f"the output cannot be written: {error}")
-    except OSError as error:
-        if debug:
-            raise
-        to_nowhere()
-        _fail(f"the system refused a call: {error}")
+    except BaseException as error:
+        form = ERROR_LINE.get()
+        if isinstance(error, Exception) and not debug and form is not None:
+            sys.excepthook = partial(_one_line, form)
+        raise
     finally:
         PROFILE.reset(token)
+        ERROR_LINE.reset(line)
+
+
+def _one_line(
+    form: Callable[[str], str], kind: type[BaseException], error: BaseException, trace: object
+) -> None:
+    """Write a fault of the program as the line of an error, in place of its traceback."""
+    del trace
+    text = f"a fault of lakecore: {kind.__name__}: {error}. --debug shows where it is"
+    sys.stderr.write(form(text))
+
+
+def _failure(error: Exception, given: Sequence[str]) -> tuple[str, int]:
+    """The message and the exit code of an error."""
+    if isinstance(error, LakecoreError):
+        lines = in_flags(error, flags_of(given)).splitlines()
+        # A syntax error marks its position with a caret, so its message keeps its lines.
+        text = "\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines)
+        return text, 2 if isinstance(error, WrongFlag) else 1
+    to_nowhere()
+    is_output = isinstance(error, OutputFailed)
+    what = "the output cannot be written" if is_output else "the system refused a call"
+    return f"{what}: {error}", 1
 
 
 def in_flags(error: LakecoreError, flags: Collection[str] | None) -> str:
@@ -181,5 +197,6 @@ def _say(text: str) -> None:
 
 
 def _fail(message: str, code: int = 1) -> None:
-    sys.stderr.write(f"error: {message}\n")
+    form = ERROR_LINE.get()
+    sys.stderr.write(f"error: {message}\n" if form is None else form(message))
     sys.exit(code)

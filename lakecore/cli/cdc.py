@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import tomllib
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -37,6 +38,7 @@ from lakecore.cdc.pipeline import (
 )
 from lakecore.cdc.quarantine import SetAside, tables_of
 from lakecore.cli.flags import Flags, WrongFlag, read_flags
+from lakecore.cli.output import ERROR_LINE
 from lakecore.cli.printing import Column, grid_lines, say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
@@ -66,15 +68,19 @@ else:
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
 _OF_RESYNC = (*_OF_STATUS, "tables")
-_OF_RUN = (*RUN_FLAGS, "metrics", "metrics_address", "log_format")
+_OF_RUN = (*RUN_FLAGS, "metrics", "metrics_address", "log_format", "log_level")
 _SET_ASIDE = 3
 """The exit code of a run that set a table aside."""
 _CONFS = ("catalog_conf", "table_conf")
+_JSON_FORMAT = re.compile(r"(?:^| )--log[-_]format[ =]json(?: |$)")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
 def run_pipeline(arguments: Sequence[str]) -> None:
     """Run what the arguments name: an action, a file, `check`, `status` or `resync`."""
     name = arguments[0].lower().replace("-", "_")
+    if _JSON_FORMAT.search(" ".join(arguments)):
+        _errors_as_json("")
     if name == "status":
         _status(arguments[1:])
     elif name == "resync":
@@ -181,6 +187,7 @@ def _usage(name: str, action: Action) -> str:
         "--metrics-address 127.0.0.1:9400 serves /metrics for Prometheus, and /live for probes.",
         "--patience '5 min' is how long a source that cannot be reached is waited for.",
         "--log-format json writes each line of the log as a JSON object; text is the default.",
+        "--log-level debug also shows tracebacks; info is the default, and warning on a terminal.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
         "--source-moved true lets the same source have another address or user than before.",
         "--skip-unsupported true sets aside what does not fit at the first start.",
@@ -221,20 +228,26 @@ def _check(arguments: Sequence[str]) -> None:
 
 
 def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> None:
-    launch, catalog = _launch(name, action, flags)
-    metrics = next(reversed(flags.get("metrics", ())), None)
-    label = launch.pipeline.label
-
-    def report(progress: Progress) -> None:
-        _show(label, progress, metrics)
-
-    form = next(reversed(flags.get("log_format", ())), None)
+    one = {key: values[-1] for key, values in flags.items() if values}
+    form, depth = one.get("log_format"), one.get("log_level")
     if form not in {None, "text", "json"}:
         raise InvalidRequest("unknown value of --log-format", value=form, known=["text", "json"])
+    if depth not in {None, *_LEVELS}:
+        raise InvalidRequest("unknown value of --log-level", value=depth, known=[*_LEVELS])
+    if form == "json":
+        _errors_as_json(one.get("name", ""))
+    launch, catalog = _launch(name, action, flags)
+    label = launch.pipeline.label
+    if form == "json":
+        _errors_as_json(label)
+
+    def report(progress: Progress) -> None:
+        _show(label, progress, one.get("metrics"))
+
     # A terminal has a status line instead of events that are no warnings.
     is_quiet = form is None and sys.stderr.isatty()
-    level = logging.WARNING if is_quiet else logging.INFO
-    address = next(reversed(flags.get("metrics_address", ())), None)
+    level = _LEVELS[depth or ("warning" if is_quiet else "info")]
+    address = one.get("metrics_address")
     with log_lines(label, as_json=form == "json", level=level), ExitStack() as stack:
         beats: Callable[[], object] = bool
         if address is not None:
@@ -416,44 +429,91 @@ _FACT = re.compile(r"(\w+)=%")
 class LogLines(logging.Formatter):
     """One line an event: time in UTC, level, pipeline, message.
 
-    As JSON, the facts of a message (`table=...`) are members of their own.
+    As JSON, the facts of a message (`table=...`) are members of their own. `has_tracebacks`:
+    whether the traceback of an event follows its line, or is a member.
     """
 
-    def __init__(self, pipeline: str, *, as_json: bool) -> None:
+    def __init__(self, pipeline: str, *, as_json: bool, has_tracebacks: bool = False) -> None:
         super().__init__()
         self._pipeline = pipeline
         self._as_json = as_json
+        self._has_tracebacks = has_tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of an event."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        at = _at(record.created)
+        trace = ""
+        if self._has_tracebacks and record.exc_info:
+            trace = self.formatException(record.exc_info)
         if not self._as_json:
-            return f"{at} {record.levelname} {self._pipeline}: {record.getMessage()}"
+            text = " ".join(record.getMessage().split("\n"))
+            line = f"{at} {record.levelname} {self._pipeline}: {text}"
+            return f"{line}\n{trace}" if trace else line
         names = _FACT.findall(str(record.msg))
         values = record.args if isinstance(record.args, tuple) else ()
-        facts = {
-            k: v if isinstance(v, int) else str(v) for k, v in zip(names, values, strict=False)
-        }
-        line = {
-            "time": at,
-            "level": record.levelname,
-            "pipeline": self._pipeline,
-            "message": str(record.msg).partition(". ")[0] if facts else record.getMessage(),
-        }
-        return json.dumps({**facts, **line}, ensure_ascii=False)
+        facts = {k: _fact(v) for k, v in zip(names, values, strict=False)}
+        message = str(record.msg).partition(". ")[0] if facts else record.getMessage()
+        head = _head(at, record.levelname, self._pipeline, message)
+        more = {"traceback": trace} if trace else {}
+        return json.dumps({**facts, **head, **more}, ensure_ascii=False)
+
+
+def _at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _head(at: str, level: str, pipeline: str, message: str) -> dict[str, str]:
+    return {"time": at, "level": level, "pipeline": pipeline, "message": message}
+
+
+def _fact(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, 3)
+    return value if isinstance(value, int | None) else str(value)
+
+
+def _errors_as_json(pipeline: str) -> None:
+    """Let the error that ends this program be a JSON object, as the lines of the log."""
+
+    def line(message: str) -> str:
+        at = _at(SYSTEM.now_ms() / 1000)
+        return json.dumps(_head(at, "ERROR", pipeline, message), ensure_ascii=False) + "\n"
+
+    ERROR_LINE.set(line)
 
 
 @contextmanager
 def log_lines(pipeline: str, *, as_json: bool, level: int) -> Iterator[None]:
-    """A context manager: events of CDC from this level on are lines on standard error."""
-    logger = logging.getLogger("lakecore.cdc")
+    """A context manager: events of CDC from this level on are lines on standard error.
+
+    Warnings of Python and of libraries are such lines too. Errors that no code can catch, such as
+    those of objects that are freed, are events of the level DEBUG.
+    """
+    root, logger = logging.getLogger(), logging.getLogger("lakecore.cdc")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogLines(pipeline, as_json=as_json))
-    before = logger.level
+    has_tracebacks = level <= logging.DEBUG
+    handler.setFormatter(LogLines(pipeline, as_json=as_json, has_tracebacks=has_tracebacks))
+    before = logger.level, sys.unraisablehook, threading.excepthook
+
+    def freed(found: sys.UnraisableHookArgs) -> None:
+        logger.debug("an object could not be freed. cause=%r", found.exc_value, exc_info=_of(found))
+
+    def ended(found: threading.ExceptHookArgs) -> None:
+        logger.error("a thread has ended. cause=%r", found.exc_value, exc_info=_of(found))
+
     logger.setLevel(level)
-    logger.addHandler(handler)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    sys.unraisablehook, threading.excepthook = freed, ended
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+        level, sys.unraisablehook, threading.excepthook = before
+        logger.setLevel(level)
+
+
+def _of(found: sys.UnraisableHookArgs | threading.ExceptHookArgs) -> BaseException | None:
+    error = found.exc_value
+    return None if error is None else error.with_traceback(found.exc_traceback)

@@ -6,12 +6,15 @@ import io
 import os
 import sys
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, ParamSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 INTERRUPTED = 130
+ERROR_LINE: ContextVar[Callable[[str], str] | None] = ContextVar("error_line", default=None)
+"""Makes the line of the error that ends the program; None for `error: MESSAGE`."""
 P = ParamSpec("P")
 
 
@@ -23,7 +26,8 @@ def run(work: Callable[P, object], *arguments: P.args, **flags: P.kwargs) -> Non
     except BrokenPipeError:  # the reader has closed the pipe, as in `lakecore read ... | head`
         to_nowhere()
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        form = ERROR_LINE.get()
+        sys.stderr.write("interrupted\n" if form is None else form("interrupted"))
         raise SystemExit(INTERRUPTED) from None
 
 

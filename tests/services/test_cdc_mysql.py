@@ -360,7 +360,7 @@ def test_password_is_nowhere(server: Server, tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert wrong.returncode != 0
-    assert "it refused the user" in wrong.stderr
+    assert "the server refuses the login. Correct username and password" in wrong.stderr
     assert "a-wrong-secret" not in wrong.stderr + wrong.stdout
     for path in (tmp_path / "w").rglob("*"):
         assert path.is_dir() or servers.PASSWORD.encode() not in path.read_bytes()

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -233,3 +233,35 @@ def test_address_of_the_endpoint_is_checked(
     done = ran([*given, f"--metrics-address={address}"])
     assert done.code == 1
     assert message in done.err
+
+
+def test_a_server_that_dies_while_rows_are_read_leaves_only_lines_of_json(tmp_path: Path) -> None:
+    with mariadb(*BINARY_LOG) as server:
+        eventually(lambda: connect(server), "mariadb")
+        run(
+            connect(server),
+            "CREATE DATABASE dies",
+            "CREATE TABLE dies.t (k VARCHAR(20) PRIMARY KEY, v VARCHAR(2000))",
+            "INSERT INTO dies.t SELECT seq, REPEAT('x', 2000) FROM dies.seq_1_to_30000",
+        )
+        given = command(server, tmp_path, "mysql_sync_database", "dies", "--log-format=json")
+        process = subprocess.Popen(
+            program([*given, "--patience=2 s", "--until=caught-up"]),
+            env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            eventually(lambda: _reads(connect(server)), "the snapshot")
+            server.kill()
+            _, logged = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    lines = [json.loads(line) for line in logged.splitlines()]
+    assert process.returncode == 1
+    assert lines[-1]["level"] == "ERROR"
+    assert "nothing listens at the address. Start the server" in lines[-1]["message"]
+    assert "the connection was lost" in lines[0]["cause"]
+
+
+def _reads(cursor: Any) -> None:
+    cursor.execute("SHOW PROCESSLIST")
+    assert any("FROM `dies`" in str(row) for row in cursor.fetchall())

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.mysql.column import Definition
 from lakecore.cdc.quarantine import Collected, of_tables
+from lakecore.cdc.retry import unreachable
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.masking import mask_exception
@@ -28,8 +29,23 @@ if TYPE_CHECKING:
     from lakecore.cdc.events import SourceTable
 EXTRA = "cdc-mysql"
 _SESSION = "SET SESSION time_zone='+00:00', sql_mode='', wait_timeout=28800, net_write_timeout=3600"
-_REFUSALS = frozenset({1044, 1045, 1049, 1142, 1143, 1227, 1698})
-"""Error codes about users and privileges; a retry does not help."""
+_LOGIN = (
+    "the server refuses the login. Correct username and password, and check that the user may come "
+    "from this host"
+)
+_DATABASE = (
+    "the server has no such database, or hides it from the user. Correct database-name, or GRANT "
+    "SELECT"
+)
+_GRANTS = (
+    "the user lacks a privilege. GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* has all"
+)
+_REFUSALS = {
+    **dict.fromkeys((1045, 1130, 1251, 1698, 1820, 1862, 3118, 4151), _LOGIN),
+    **dict.fromkeys((1044, 1049), _DATABASE),
+    **dict.fromkeys((1142, 1143, 1227, 1370), _GRANTS),
+}
+"""Error codes about users and privileges, with the next step; a retry does not help."""
 _LOG_REFUSED = frozenset({1236, 4052})
 _LOST_LOG = ("first log file name", "purged", "impossible position", "could not find gtid")
 """Parts of error messages which say that the log no longer holds the requested position."""
@@ -95,7 +111,7 @@ def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False)
     Raises InvalidRequest if the server refuses the user, StorageError without an answer, and
     Unsupported if PyMySQL is not installed.
     """
-    with of_tables(), plain_mysql_errors(settings, "the server does not let the pipeline in"):
+    with of_tables(), plain_mysql_errors(settings, "the pipeline cannot connect"):
         connection = _connection_type()(
             host=settings.hostname,
             port=settings.port,
@@ -116,9 +132,22 @@ def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False)
     return connection
 
 
-def streaming_cursor(connection: Connection) -> Cursor:
-    """A cursor that fetches rows from the server on demand, instead of buffering all of them."""
-    return connection.cursor(import_module("pymysql.cursors").SSCursor)
+@contextmanager
+def streaming_cursor(connection: Connection) -> Iterator[Cursor]:
+    """A cursor that fetches rows from the server on demand, instead of buffering all of them.
+
+    If its block ends early, the connection is closed. Otherwise, PyMySQL would read all remaining
+    rows when the cursor is freed, and print a traceback if the connection is lost.
+    """
+    cursor = connection.cursor(import_module("pymysql.cursors").SSCursor)
+    try:
+        yield cursor
+    except BaseException:
+        connection._force_close()  # noqa: SLF001 - `close` would read all rows
+        if (result := getattr(cursor, "_result", None)) is not None:
+            result.unbuffered_active = False
+        raise
+    cursor.close()
 
 
 @contextmanager
@@ -138,12 +167,12 @@ def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
         where = f"{settings.hostname}:{settings.port}"
         facts = {"server": where, "user": settings.username, "cause": error}
         if code in _REFUSALS:
-            raise InvalidRequest(f"{what}: it refused the user", **facts) from error
+            raise InvalidRequest(f"{what}: {_REFUSALS[code]}", **facts) from error
         if code in _LOG_REFUSED:
             raise InvalidRequest(_log_refused(str(error).lower()), **facts) from error
         if type(error).__name__ in _DATA_ERRORS:
-            raise InvalidRequest(f"{what}: it refused a statement", **facts) from error
-        raise StorageError(f"{what}: it does not answer", **facts) from error
+            raise InvalidRequest(f"{what}: the server refused a statement", **facts) from error
+        raise StorageError(f"{what}: {unreachable(error)}", **facts) from error
 
 
 def _log_refused(reason: str) -> str:

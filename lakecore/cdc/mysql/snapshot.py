@@ -451,36 +451,35 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
             selected(each.name, kind) for each, kind in zip(definitions, kinds, strict=True)
         )
         within = "" if key is None else range_condition(quoted(key), start, stop)
-        stream = streaming_cursor(connection)
-        stream.execute(f"SELECT {listed} FROM {quoted_table(table)}{within}")
         arrow = schema.arrow
         parts: list[pa.Table] = []
         count, fetches = 0, _FETCH_ROWS_FIRST
-        while rows := stream.fetchmany(fetches):
-            arrays = [
-                fitted(
-                    partial(parsed, kind, values),
-                    partial(printed, values),
-                    field,
-                    column.type,
-                    zone=server.zone,
-                    exact=field.name in schema.exact,
-                )
-                for kind, values, field, column in zip(
-                    kinds, zip(*rows, strict=True), schema.fields, arrow, strict=True
-                )
-            ]
-            parts.append(pa.Table.from_arrays(arrays, names=arrow.names))
-            count += len(rows)
-            # Large rows must fit in memory.
-            fetches = rows_within(parts[-1], _FETCH_ROWS_MAX, _FETCH_BYTES)
-            if part_rows is not None and (
-                count >= part_rows or sum(each.nbytes for each in parts) >= _PART_BYTES
-            ):
-                found = pa.concat_tables(parts)
-                parts, count = [], 0
-                yield Chunk(schema=schema, rows=found, place=place, last=False)
-        stream.close()
+        with streaming_cursor(connection) as stream:
+            stream.execute(f"SELECT {listed} FROM {quoted_table(table)}{within}")
+            while rows := stream.fetchmany(fetches):
+                arrays = [
+                    fitted(
+                        partial(parsed, kind, values),
+                        partial(printed, values),
+                        field,
+                        column.type,
+                        zone=server.zone,
+                        exact=field.name in schema.exact,
+                    )
+                    for kind, values, field, column in zip(
+                        kinds, zip(*rows, strict=True), schema.fields, arrow, strict=True
+                    )
+                ]
+                parts.append(pa.Table.from_arrays(arrays, names=arrow.names))
+                count += len(rows)
+                # Large rows must fit in memory.
+                fetches = rows_within(parts[-1], _FETCH_ROWS_MAX, _FETCH_BYTES)
+                if part_rows is not None and (
+                    count >= part_rows or sum(each.nbytes for each in parts) >= _PART_BYTES
+                ):
+                    found = pa.concat_tables(parts)
+                    parts, count = [], 0
+                    yield Chunk(schema=schema, rows=found, place=place, last=False)
         cursor.execute("COMMIT")
         cursor.close()
     empty = pa.Table.from_arrays([pa.array([], each.type) for each in arrow], names=arrow.names)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.events import SourceSchema, SourceTable
 from lakecore.cdc.quarantine import Collected
+from lakecore.cdc.retry import unreachable
 from lakecore.cdc.types.mapping import (
     BYTES,
     DEFAULT_MAPPING,
@@ -245,6 +246,20 @@ _SESSION = (
 _PASSING = frozenset({"55P03", "55006"})
 """Codes of temporary errors: a table is locked, or the slot is still active because the server has
 not noticed yet that an earlier reader disconnected."""
+_REFUSALS = {
+    "authentication failed": "the server refuses the login. Correct username and password",
+    "no password supplied": "the server refuses the login. Give a password",
+    "no pg_hba": "pg_hba.conf of the server has no line for this user, database and address. Add "
+    "one, and reload it",
+    'FATAL:  database "': "the server has no such database. Correct database-name, or create it",
+    'FATAL:  role "': "the server has no such user. Correct username, or create it",
+    "is not permitted to log in": "the user may not log in. ALTER ROLE ... LOGIN",
+    "permission denied for database": "the user may not connect. GRANT CONNECT ON DATABASE",
+    "permission denied": "the user lacks a privilege. GRANT it as the cause says",
+    "must be owner of": "the user lacks a privilege. Make it the owner, as the cause says",
+    "does not exist": "something that the pipeline reads is gone, as the cause says",
+}
+"""Parts of messages about users and privileges, with the next step; a retry does not help."""
 _LARGEST = 2147483647
 _HEADER = 4
 
@@ -343,7 +358,7 @@ def connect(settings: PostgresSettings, *, replicates: bool = False) -> Connecti
     more: dict[str, object] = dict(settings.ssl)
     if replicates:
         more["connection_factory"] = import_module("psycopg2.extras").LogicalReplicationConnection
-    with plain_postgres_errors(settings, "the server does not let the pipeline in"):
+    with plain_postgres_errors(settings, "the pipeline cannot connect"):
         made = psycopg2.connect(
             host=settings.hostname,
             port=settings.port,
@@ -362,7 +377,7 @@ def connect(settings: PostgresSettings, *, replicates: bool = False) -> Connecti
 
 @contextmanager
 def plain_postgres_errors(settings: PostgresSettings, what: str) -> Iterator[None]:
-    """Translate psycopg2's errors; `what`: the message.
+    """Translate psycopg2's errors; `what`: the start of the message.
 
     InvalidRequest: the server refused the user or a statement. StorageError: any other failure.
     """
@@ -373,12 +388,15 @@ def plain_postgres_errors(settings: PostgresSettings, what: str) -> Iterator[Non
         mask_exception(error, [settings.password])
         code = getattr(error, "pgcode", None) or ""
         text = str(error)
-        refused = (code[:2] in {"28", "42", "55", "3D"} and code not in _PASSING) or any(
-            each in text for each in ("authentication failed", "does not exist", "no pg_hba")
-        )
-        kind = InvalidRequest if refused else StorageError
+        is_refused = code[:2] in {"28", "42", "55", "3D"} and code not in _PASSING
+        reason = next((means for part, means in _REFUSALS.items() if part in text), None)
+        if reason is None:
+            reason = "the server refused a statement" if is_refused else unreachable(text)
+        else:
+            is_refused = True
+        kind = InvalidRequest if is_refused else StorageError
         raise kind(
-            what,
+            f"{what}: {reason}",
             server=f"{settings.hostname}:{settings.port}",
             user=settings.username,
             cause=text.strip(),
