@@ -34,7 +34,6 @@ from lakecore.table.maintenance.reachable import (
     Metadata,
     data_paths,
     entry_frame,
-    lists_of,
     live_files,
     metadata_of,
     tags_of,
@@ -91,60 +90,6 @@ def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
     added = (pl.col("_KIND") == FileKind.ADD).any().alias("added")
     others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
     return frame.group_by(KEY, maintain_order=True).agg(added, pl.col(others).last())
-
-
-def metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
-    """The metadata that changelog readers need: changelog lists, or else delta lists."""
-    found = metadata_left(context, kept, data=True, changelog=True)
-    return Metadata(lists=found.lists, manifests=found.manifests)
-
-
-def metadata_left(
-    context: TableContext, snapshots: Sequence[Snapshot], *, data: bool, changelog: bool
-) -> Metadata:
-    """The metadata of expiring snapshots that still exists: a crashed run may have deleted some.
-
-    A damaged list is deleted; the files that it names stay, because they are unknown. Without
-    `data`, base and delta lists are omitted; without `changelog`, changelog lists.
-    """
-    history, layout = context.history, context.layout
-    lists: dict[str, int | None] = {}
-    indexes: dict[str, Snapshot] = {}
-    manifests: set[str] = set()
-    index_files: set[str] = set()
-    for snapshot in snapshots:
-        lists |= dict(_chosen(snapshot, data=data, changelog=changelog))
-        if snapshot.index_manifest is not None:
-            indexes[snapshot.index_manifest] = snapshot
-    for name, size in lists.items():
-        try:
-            manifests.update(
-                layout.manifest(each.name) for each in history.manifest_list(name, size)
-            )
-        except CorruptTable:
-            continue
-    for snapshot in indexes.values():
-        try:
-            entries = history.index_entries(snapshot)
-        except CorruptTable:
-            continue
-        index_files.update(
-            layout.live_index_file(context.partitions.path(e.partition), e.bucket, e.file)
-            for e in entries
-        )
-    return Metadata(
-        lists=frozenset(map(layout.manifest, (*lists, *indexes))),
-        manifests=frozenset(manifests),
-        index_files=frozenset(index_files),
-        statistics=frozenset(
-            layout.statistics(each.statistics) for each in snapshots if each.statistics is not None
-        ),
-    )
-
-
-def _chosen(snapshot: Snapshot, *, data: bool, changelog: bool) -> list[tuple[str, int | None]]:
-    base, delta, *of_changelog = lists_of(snapshot)
-    return [*((base, delta) if data else ()), *(of_changelog if changelog else ())]
 
 
 def _remove_empty_directories(context: TableContext, frames: Sequence[pl.DataFrame]) -> None:

@@ -63,8 +63,6 @@ from lakecore.table.maintenance.deletion import (
     fast_forward_of,
     is_alone,
     keepers,
-    metadata_left,
-    metadata_of_changelogs,
     planned,
     settled,
 )
@@ -79,6 +77,7 @@ from lakecore.table.maintenance.reachable import (
     history_of,
     metadata_of,
     metadata_of_branches,
+    metadata_of_changelogs,
     other_branches,
     states,
     tags_near,
@@ -319,8 +318,8 @@ class _Expiry:
             if self.is_mixed:
                 reach.add_live(end)
             data, changelog = reach.without_reached(data), reach.without_reached(changelog)
-        metadata = metadata_left(
-            context, expiring, data=not added_is_changelog, changelog=not self.keeps
+        metadata = metadata_of(
+            context, expiring, data=not added_is_changelog, changelog=not self.keeps, partly=True
         )
         stays = metadata_of(context, [end, *near], changelog=False)
         stays |= metadata_of_branches(context, others)
@@ -612,8 +611,8 @@ def _lists(context: TableContext, changelogs: Sequence[Snapshot]) -> Metadata:
     own = [replace(each, index_manifest=None, statistics=None) for each in changelogs]
     produced = [each for each in own if each.changelog_manifest_list is not None]
     added = [each for each in own if each.changelog_manifest_list is None]
-    return metadata_left(context, produced, data=False, changelog=True) | metadata_left(
-        context, added, data=True, changelog=False
+    return metadata_of(context, produced, data=False, partly=True) | metadata_of(
+        context, added, changelog=False, partly=True
     )
 
 

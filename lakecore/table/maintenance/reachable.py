@@ -18,7 +18,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -33,12 +33,13 @@ from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.plan.manifests import holding, hull_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.stores.store import FileStatus
     from lakecore.plan.partitions import Partitions
     from lakecore.table.context import TableContext
 
+T = TypeVar("T")
 KEY = ("_PARTITION", "_BUCKET", "_FILE_NAME")
 """The columns that identify a data file."""
 _USED = (*KEY, "_KIND", "_EXTRA_FILES", "_EXTERNAL_PATH", "_FILE_SOURCE", "_FILE_SIZE")
@@ -279,24 +280,42 @@ class Metadata:
 
 
 def metadata_of(
-    context: TableContext, found: Iterable[Snapshot], *, changelog: bool = True
+    context: TableContext,
+    found: Iterable[Snapshot],
+    *,
+    data: bool = True,
+    changelog: bool = True,
+    partly: bool = False,
 ) -> Metadata:
     """The metadata that these snapshots reach; they may be snapshots of tags.
 
-    Without `changelog`, changelogs are omitted. Raises CorruptTable if a list cannot be read.
+    Without `data`, base and delta lists are omitted; without `changelog`, changelog lists. Raises
+    CorruptTable if a list cannot be read. With `partly`, only the files that it names are left
+    out, because they are unknown: an interrupted run may have deleted the list.
     """
     history, layout = context.history, context.layout
     names: dict[str, int | None] = {}
     index_manifests: dict[str, Snapshot] = {}
     statistics: set[str] = set()
     for snapshot in found:
-        names |= dict(lists_of(snapshot, changelog=changelog))
+        names |= dict(lists_of(snapshot, data=data, changelog=changelog))
         if snapshot.index_manifest is not None:
             index_manifests.setdefault(snapshot.index_manifest, snapshot)
         if snapshot.statistics is not None:
             statistics.add(snapshot.statistics)
-    listed = read_all(lambda item: history.manifest_list(*item), list(names.items()))
-    indexes = read_all(history.index_entries, list(index_manifests.values()))
+
+    def named(read: Callable[[], Sequence[T]]) -> Sequence[T]:
+        try:
+            return read()
+        except CorruptTable:
+            if partly:
+                return ()
+            raise
+
+    listed = read_all(lambda item: named(lambda: history.manifest_list(*item)), list(names.items()))
+    indexes = read_all(
+        lambda each: named(lambda: history.index_entries(each)), list(index_manifests.values())
+    )
     return Metadata(
         lists=frozenset(map(layout.manifest, (*names, *index_manifests))),
         manifests=frozenset(layout.manifest(m.name) for some in listed for m in some),
@@ -309,17 +328,27 @@ def metadata_of(
     )
 
 
+def metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
+    """The metadata that changelog readers need: changelog lists, or else delta lists."""
+    found = metadata_of(context, kept, partly=True)
+    return Metadata(lists=found.lists, manifests=found.manifests)
+
+
 def metadata_of_branches(context: TableContext, branches: Iterable[History]) -> Metadata:
     """The metadata that all states of these branches reach."""
     return metadata_of(context, [state.snapshot for each in branches for state in states(each)])
 
 
-def lists_of(snapshot: Snapshot, *, changelog: bool = True) -> list[tuple[str, int | None]]:
+def lists_of(
+    snapshot: Snapshot, *, data: bool = True, changelog: bool = True
+) -> list[tuple[str, int | None]]:
     """The names of the manifest lists of a snapshot, with their sizes where they are known."""
-    found: list[tuple[str, int | None]] = [
-        (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-        (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
-    ]
+    found: list[tuple[str, int | None]] = []
+    if data:
+        found += [
+            (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+        ]
     if changelog and snapshot.changelog_manifest_list is not None:
         size = snapshot.changelog_manifest_list_size
         found.append((snapshot.changelog_manifest_list, size))

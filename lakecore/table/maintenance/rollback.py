@@ -62,7 +62,6 @@ from lakecore.table.maintenance.deletion import (
     fast_forward_of,
     is_at,
     keepers,
-    metadata_left,
     require_whole,
     settled,
 )
@@ -435,7 +434,7 @@ def _files_of(
             told_by(error, context),
         )
         return None
-    gone = metadata_left(context, (*record.removed, *record.kept_by), data=True, changelog=True)
+    gone = metadata_of(context, (*record.removed, *record.kept_by), partly=True)
     data = reach.without_reached(candidates)
     is_changelog = pl.col("_FILE_NAME").str.starts_with(context.options.changelog_file_prefix)
     return Deletion(
@@ -452,7 +451,7 @@ def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadat
         changelog=False,
     )
     changelogs = [state.snapshot for state in kept if state.kind == "changelog"]
-    return found | metadata_left(context, changelogs, data=True, changelog=True)
+    return found | metadata_of(context, changelogs, partly=True)
 
 
 def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:
