@@ -50,6 +50,7 @@ from lakecore.table.maintenance.reachable import (
     changelog_manifests,
     entry_frame,
     history_of,
+    in_lines,
     lists_of,
     metadata_of,
     pending_of,
@@ -290,24 +291,19 @@ def _reached(
     paths: set[str] = set()
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]
     paths |= metadata_of(context, whole).paths
-    before: int | None = None
-    for number, state in enumerate(found):
+    for number, (state, follows) in enumerate(in_lines(found)):
         bar.at(f"{number:,} of {len(found):,} states read", number, len(found))
         snapshot = state.snapshot
         if state.kind is StateKind.CHANGELOG:
             paths |= _metadata_of_changelog(history, snapshot)
             names.add(changelog_manifests(history, snapshot))
             continue
-        if state.kind is StateKind.SNAPSHOT and before == snapshot.id - 1:
-            # Snapshots build on each other: together, the files of the first one and those that
-            # each later one adds are all files.
+        if follows:
             names.add(history.delta_manifests(snapshot))
         else:
             names.add_live(history.manifests(snapshot))
         if snapshot.changelog_manifest_list is not None:
             names.add(changelog_manifests(history, snapshot))
-        if state.kind is StateKind.SNAPSHOT:
-            before = snapshot.id
     own = pl.DataFrame({_NAME: [path.rpartition("/")[2] for path in paths]}, schema=among.schema)
     return pl.concat([own, names.reached()])
 

@@ -191,13 +191,26 @@ def states(history: History) -> Iterator[State]:
         yield _state(StateKind.CHANGELOG, branch, str(changelog.id), changelog)
 
 
-def follows(before: Snapshot | None, snapshot: Snapshot) -> bool:
-    """Whether a snapshot was committed on top of the one before it.
+def in_lines(found: Iterable[State]) -> Iterator[tuple[State, bool]]:
+    """Each state, and whether it is a snapshot that was committed on top of the one before it.
 
-    After a fast-forward, the snapshot with the next number may belong to another history, and does
-    not build on the one before it.
+    Then all of its files are among those of the one before it and those that it adds.
     """
-    if before is None or before.id + 1 != snapshot.id:
+    before: State | None = None
+    for state in found:
+        yield state, _follows(before, state)
+        before = state
+
+
+def _follows(last: State | None, state: State) -> bool:
+    """Whether both are snapshots of a branch, and the second was committed on top of the first.
+
+    After a fast-forward, the snapshot with the next number may belong to another history.
+    """
+    if last is None or {last.kind, state.kind} != {StateKind.SNAPSHOT}:
+        return False
+    before, snapshot = last.snapshot, state.snapshot
+    if last.branch != state.branch or before.id + 1 != snapshot.id:
         return False
     rows = before.total_record_count, snapshot.delta_record_count, snapshot.total_record_count
     if None in rows:
@@ -432,20 +445,15 @@ class Reach:
 
         For a snapshot that follows the previous one, only the files that it adds are read.
         """
-        before: int | None = None
-        for state in found:
-            match state.kind:
-                case StateKind.SNAPSHOT:
-                    if before == state.snapshot.id - 1:
-                        self.add_added(self._history.delta_manifests(state.snapshot))
-                    else:
-                        self.add_live(state.snapshot)
-                    self._add_changelog(state.snapshot)
-                    before = state.snapshot.id
-                case StateKind.TAG | StateKind.PENDING:
-                    self.add_live(state.snapshot)
-                case StateKind.CHANGELOG:
-                    self.add_changelog(state.snapshot)
+        for state, follows in in_lines(found):
+            if state.kind is StateKind.CHANGELOG:
+                self.add_changelog(state.snapshot)
+                continue
+            if follows:
+                self.add_added(self._history.delta_manifests(state.snapshot))
+            else:
+                self.add_live(state.snapshot)
+            self._add_changelog(state.snapshot)
 
     def add_changelog(self, changelog: Snapshot) -> None:
         """Record as reached: the files that a reader of a long-lived changelog needs."""

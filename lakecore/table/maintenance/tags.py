@@ -74,7 +74,7 @@ from lakecore.table.maintenance.reachable import (
     Reach,
     StateKind,
     entry_frame,
-    follows,
+    in_lines,
     live_files,
     metadata_of,
     metadata_of_changelogs,
@@ -85,8 +85,6 @@ from lakecore.table.maintenance.reachable import (
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import polars as pl
 
     from lakecore.io.history import History
@@ -189,33 +187,16 @@ def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]
     snapshots, changelogs = [], []
     for branch in (history, *other_branches(context)):
         without = tag.name if branch is history else None
-        for kind, snapshot in _roots(branch, without):
-            if kind is StateKind.CHANGELOG:
-                reach.add_changelog(snapshot)
-                changelogs.append(snapshot)
-            else:
-                reach.add_live(snapshot)
-                snapshots.append(snapshot)
+        for state, follows in in_lines(states(branch)):
+            if state.kind is StateKind.CHANGELOG:
+                reach.add_changelog(state.snapshot)
+                changelogs.append(state.snapshot)
+            elif not (follows or (state.kind is StateKind.TAG and state.name == without)):
+                reach.add_live(state.snapshot)
+                snapshots.append(state.snapshot)
     stays = metadata_of(context, snapshots, changelog=False)
     stays |= metadata_of_changelogs(context, changelogs)
     return reach.without_reached(data), metadata - stays
-
-
-def _roots(history: History, without: str | None) -> Iterator[tuple[StateKind, Snapshot]]:
-    """The states to compare with in a branch: tags, changelogs, the first snapshot of each line.
-
-    The tag named `without` is left out.
-    """
-    before: Snapshot | None = None
-    for state in states(history):
-        if state.kind is StateKind.SNAPSHOT:
-            first = not follows(before, state.snapshot)
-            before = state.snapshot
-            if not first:
-                continue
-        elif state.kind is StateKind.TAG and state.name == without:
-            continue
-        yield state.kind, state.snapshot
 
 
 # --- tags ----------------------------------------------------------------------------------------

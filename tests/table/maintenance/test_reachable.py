@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,25 +11,39 @@ from lakecore.errors import CorruptTable
 from lakecore.table.maintenance.reachable import (
     KEY,
     Reach,
+    State,
+    StateKind,
     changelog_manifests,
     entry_frame,
-    follows,
+    in_lines,
     states,
 )
 from tests.retention import history
 from tests.tables import new_table, put, reopened
 
+if TYPE_CHECKING:
+    from lakecore.model.snapshot import Snapshot
+
+
+def followed(*snapshots: Snapshot, branches: str = "aaa") -> list[bool]:
+    """Of each snapshot, whether it was committed on top of the one before it."""
+    found = (
+        State(kind=StateKind.SNAPSHOT, branch=branch, name=str(each.id), snapshot=each)
+        for each, branch in zip(snapshots, branches, strict=False)
+    )
+    return [follows for _, follows in in_lines(found)]
+
 
 def test_snapshot_follows_the_one_on_whose_rows_it_builds() -> None:
     first, second, third = (history(commits=3).context.history.snapshot(n) for n in (1, 2, 3))
+    unknown = replace(first, total_record_count=None)  # old releases do not count rows
 
-    assert follows(first, second)
-    assert not follows(first, third)
-    assert not follows(None, first)
-    assert not follows(replace(first, total_record_count=7), second)
-    # Old releases do not count rows.
-    assert follows(replace(first, total_record_count=None), second)
-    assert follows(first, replace(second, delta_record_count=None))
+    assert followed(first, second, third) == [False, True, True]
+    assert followed(first, third) == [False, False]
+    assert followed(replace(first, total_record_count=7), second) == [False, False]
+    assert followed(unknown, second) == [False, True]
+    assert followed(first, replace(second, delta_record_count=None)) == [False, True]
+    assert followed(first, second, branches="ab") == [False, False]
 
 
 def test_changes_of_which_expiry_removed_the_delta_have_no_manifests() -> None:

@@ -164,6 +164,20 @@ def test_files_of_a_branch_stay() -> None:
     assert held(reopened(table)) == "1 v2"
 
 
+def test_files_stay_of_a_branch_whose_first_number_follows_the_last_of_another() -> None:
+    table = new_table(write_only="true")
+    for number in range(1, 7):
+        put(table, f"{number} v{number}")
+    for number in (13, 14, 15):
+        put(branch_at(table, "b1", 2), f"{number} v{number}")
+    fork = branch_at(table, "b2", 6)
+    before = held(fork)
+
+    table.rollback_to(snapshot_id=4)
+
+    assert held(reopened(table).branch("b2")) == before
+
+
 def test_consumers_that_are_ahead_are_named() -> None:
     table = history()
     for name, number in (("behind", 2), ("next", 4), ("ahead", 7)):
