@@ -32,18 +32,24 @@ from lakecore.table.maintenance.reachable import (
     KEY,
     Keepers,
     Metadata,
+    Reach,
+    State,
     data_paths,
     entry_frame,
     live_files,
     metadata_of,
+    metadata_of_states,
+    other_branches,
+    states,
     tags_of,
 )
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lakecore.io.history import History
+    from lakecore.io.stores.store import FileStatus
     from lakecore.table.context import TableContext
 
 
@@ -68,6 +74,41 @@ class Deletion:
             index_files=len(metadata.index_files),
             statistics=len(metadata.statistics),
         )
+
+
+class Stays:
+    """What states reference of some candidates for deletion; the rest goes."""
+
+    def __init__(self, context: TableContext, *candidates: pl.DataFrame) -> None:
+        self._context = context
+        files = pl.concat(candidates)
+        self._reach = Reach(context.history, files, context.partitions) if len(files) else None
+        self._metadata = Metadata()
+
+    def add(self, found: Iterable[State], *, data: bool = True) -> None:
+        """Keep what these states of one branch reference; without `data`, only their metadata."""
+        listed = list(found)
+        self._metadata |= metadata_of_states(self._context, listed)
+        if data and self._reach is not None:
+            self._reach.add_states(listed)
+
+    def add_branches(self, listed: Sequence[FileStatus] | None = None) -> None:
+        """Keep what all other branches reference. `listed`: the directory of branches, if known."""
+        for branch in other_branches(self._context, listed):
+            self.add(states(branch))
+
+    def without(
+        self,
+        data: pl.DataFrame,
+        changelog: pl.DataFrame,
+        metadata: Metadata,
+        unreadable: tuple[int, ...] = (),
+    ) -> Deletion:
+        """The candidates that no state references."""
+        if self._reach is not None:
+            data, changelog = map(self._reach.without_reached, (data, changelog))
+        left = metadata - self._metadata
+        return Deletion(data=data, changelog=changelog, metadata=left, unreadable=unreadable)
 
 
 _Plan = TypeVar("_Plan", bound=Deletion | None)

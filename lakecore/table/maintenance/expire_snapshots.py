@@ -56,6 +56,7 @@ from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import (
     NO_KEEPERS,
     Deletion,
+    Stays,
     changes_in,
     clean_up_after,
     decide,
@@ -70,15 +71,13 @@ from lakecore.table.maintenance.reachable import (
     KEY,
     Keepers,
     Metadata,
-    Reach,
+    StateKind,
+    as_tagged,
     branch_names,
-    changelogs_of,
+    changelog_states,
     entry_frame,
     history_of,
     metadata_of,
-    metadata_of_branches,
-    metadata_of_changelogs,
-    other_branches,
     states,
     tags_near,
 )
@@ -305,28 +304,16 @@ class _Expiry:
         )
         data, unreadable = self._deleted_files(keep_appended=added_is_changelog)
         changelog = self._changelog_files() if not self.keeps else data.clear()
-        near = tags_near(history, end.id, seen.tags)
-        others = other_branches(context, seen.branches)
-        # Long-lived changelogs from before a change of the option stay readable.
-        kept = [] if self.keeps else changelogs_of(history)
-        candidates = pl.concat([data, changelog])
-        if len(candidates):
-            reach = Reach(history, candidates, context.partitions)
-            reach.add_kept(near, others)
-            for each in kept:
-                reach.add_changelog(each)
-            if self.is_mixed:
-                reach.add_live(end)
-            data, changelog = reach.without_reached(data), reach.without_reached(changelog)
+        stays = Stays(context, data, changelog)
+        stays.add([as_tagged(history, end)], data=self.is_mixed)
+        stays.add(tags_near(history, end.id, seen.tags))
+        stays.add_branches(seen.branches)
+        if not self.keeps:  # changelogs from before a change of the option stay readable
+            stays.add(changelog_states(history))
         metadata = metadata_of(
             context, expiring, data=not added_is_changelog, changelog=not self.keeps, partly=True
         )
-        stays = metadata_of(context, [end, *near], changelog=False)
-        stays |= metadata_of_branches(context, others)
-        stays |= metadata_of_changelogs(context, kept)
-        return Deletion(
-            data=data, changelog=changelog, metadata=metadata - stays, unreadable=unreadable
-        )
+        return stays.without(data, changelog, metadata, unreadable)
 
     def _deleted_files(self, *, keep_appended: bool) -> tuple[pl.DataFrame, tuple[int, ...]]:
         """The files that the deltas after the first expiring snapshot delete and do not add again.
@@ -557,25 +544,16 @@ def _plan(
     data, changelog, unreadable = _files(context, expiring)
     earliest = history.earliest_snapshot_id()
     first = None if earliest is None else history.snapshot_if_there(earliest)
-    near = tags_near(history, expiring[-1].id + 1, seen.tags)
-    others = other_branches(context, seen.branches)
-    candidates = pl.concat([data, changelog])
-    if len(candidates):
-        reach = Reach(history, candidates, context.partitions)
-        reach.add_kept(near, others)
-        if earliest is not None and earliest <= expiring[-1].id:
-            # After a rollback to a tag, snapshots that have a changelog exist again.
-            reach.add_states(each for each in states(history) if each.kind == "snapshot")
-        data, changelog = reach.without_reached(data), reach.without_reached(changelog)
-    stays = metadata_of(context, [*near, *([] if first is None else [first])])
-    stays |= metadata_of_branches(context, others)
-    stays |= _lists(context, _changelogs(context, left[:1]))
-    return Deletion(
-        data=data,
-        changelog=changelog,
-        metadata=_lists(context, expiring) - stays,
-        unreadable=unreadable,
-    )
+    stays = Stays(context, data, changelog)
+    stays.add(tags_near(history, expiring[-1].id + 1, seen.tags))
+    stays.add_branches(seen.branches)
+    if first is not None:
+        stays.add([as_tagged(history, first)], data=False)
+    if earliest is not None and earliest <= expiring[-1].id:
+        # After a rollback to a tag, snapshots that have a changelog exist again.
+        stays.add(each for each in states(history) if each.kind is StateKind.SNAPSHOT)
+    lists = _lists(context, expiring) - _lists(context, _changelogs(context, left[:1]))
+    return stays.without(data, changelog, lists, unreadable)
 
 
 def _files(

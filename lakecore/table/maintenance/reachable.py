@@ -154,7 +154,7 @@ def pending_of(history: History, listed: Sequence[FileStatus] | None = None) -> 
     return tuple(found)
 
 
-def tags_near(history: History, end: int, listed: Sequence[FileStatus]) -> list[Snapshot]:
+def tags_near(history: History, end: int, listed: Sequence[FileStatus]) -> list[State]:
     """The tagged and the pending snapshots that may hold a file of a state before `end`.
 
     `listed` is what is in the directory of tags.
@@ -168,27 +168,32 @@ def tags_near(history: History, end: int, listed: Sequence[FileStatus]) -> list[
         return not tag.snapshot.is_same(history.snapshot_if_there(tag.snapshot.id))
 
     tags = (*pending_of(history, listed), *tags_of(history, tag_names(listed)))
-    return [tag.snapshot for tag in tags if tag.snapshot.id < end or is_foreign(tag)]
+    return [
+        as_tagged(history, tag.snapshot, tag.name)
+        for tag in tags
+        if tag.snapshot.id < end or is_foreign(tag)
+    ]
 
 
 def states(history: History) -> Iterator[State]:
-    """All states of a branch: its snapshots, its tags, and its long-lived changelogs.
-
-    A tag does not keep the changelog of its snapshot, so its state has none.
-    """
-    branch = history.layout.branch
+    """All states of a branch: its snapshots, its tags, and its long-lived changelogs."""
     ids = history.snapshot_ids()
     found = [each for each in read_all(history.snapshot_if_there, ids) if each is not None]
     for snapshot in _as_brought_back(history, found):
-        yield _state(StateKind.SNAPSHOT, branch, str(snapshot.id), snapshot)
+        yield _state(StateKind.SNAPSHOT, history, str(snapshot.id), snapshot)
     # Tags come after them: a call writes the tag before it deletes its pending file.
     for pending in pending_of(history):
-        snapshot = _without_changelog(pending.snapshot)
-        yield _state(StateKind.PENDING, branch, pending.name, snapshot)
+        state = as_tagged(history, pending.snapshot, pending.name)
+        yield replace(state, kind=StateKind.PENDING)
     for tag in tags_of(history):
-        yield _state(StateKind.TAG, branch, tag.name, _without_changelog(tag.snapshot))
+        yield as_tagged(history, tag.snapshot, tag.name)
+    yield from changelog_states(history)
+
+
+def changelog_states(history: History) -> Iterator[State]:
+    """The long-lived changelogs of a branch as states."""
     for changelog in changelogs_of(history):
-        yield _state(StateKind.CHANGELOG, branch, str(changelog.id), changelog)
+        yield _state(StateKind.CHANGELOG, history, str(changelog.id), changelog)
 
 
 def in_lines(found: Iterable[State]) -> Iterator[tuple[State, bool]]:
@@ -219,8 +224,13 @@ def _follows(last: State | None, state: State) -> bool:
     return known[0] + known[1] == known[2]
 
 
-def _state(kind: StateKind, branch: str, name: str, snapshot: Snapshot) -> State:
-    return State(kind=kind, branch=branch, name=name, snapshot=snapshot)
+def as_tagged(history: History, snapshot: Snapshot, name: str = "") -> State:
+    """The state of a tag of a snapshot: it does not keep the changelog of the snapshot."""
+    return _state(StateKind.TAG, history, name, _without_changelog(snapshot))
+
+
+def _state(kind: StateKind, history: History, name: str, snapshot: Snapshot) -> State:
+    return State(kind=kind, branch=history.layout.branch, name=name, snapshot=snapshot)
 
 
 def changelogs_of(history: History) -> list[Snapshot]:
@@ -341,15 +351,14 @@ def metadata_of(
     )
 
 
-def metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
-    """The metadata that changelog readers need: changelog lists, or else delta lists."""
-    found = metadata_of(context, kept, partly=True)
-    return Metadata(lists=found.lists, manifests=found.manifests)
-
-
-def metadata_of_branches(context: TableContext, branches: Iterable[History]) -> Metadata:
-    """The metadata that all states of these branches reach."""
-    return metadata_of(context, [state.snapshot for each in branches for state in states(each)])
+def metadata_of_states(context: TableContext, found: Iterable[State]) -> Metadata:
+    """The metadata that states reach; of changelogs, what expiry has left of their lists."""
+    kept: list[Snapshot] = []
+    changelogs: list[Snapshot] = []
+    for state in found:
+        (changelogs if state.kind is StateKind.CHANGELOG else kept).append(state.snapshot)
+    left = metadata_of(context, changelogs, partly=True)
+    return metadata_of(context, kept) | Metadata(lists=left.lists, manifests=left.manifests)
 
 
 def lists_of(
@@ -432,13 +441,6 @@ class Reach:
         """Record as reached: the files that these manifests add."""
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(KEY))
-
-    def add_kept(self, snapshots: Iterable[Snapshot], branches: Iterable[History]) -> None:
-        """Record as reached: the live files of snapshots, and all files that branches keep."""
-        for snapshot in snapshots:
-            self.add_live(snapshot)
-        for branch in branches:
-            self.add_states(states(branch))
 
     def add_states(self, found: Iterable[State]) -> None:
         """Record as reached: all files that these states keep. Snapshots are in order of id.

@@ -54,6 +54,7 @@ from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import (
     Deletion,
+    Stays,
     clean_up_after,
     decide,
     delete_files_of,
@@ -68,9 +69,8 @@ from lakecore.table.maintenance.deletion import (
 from lakecore.table.maintenance.reachable import (
     KEY,
     Keepers,
-    Metadata,
-    Reach,
     State,
+    as_tagged,
     branch_names,
     changelogs_of,
     entry_frame,
@@ -116,7 +116,9 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     if removal.is_empty and context.history.snapshot_if_there(target.id) == target:
         pass
     elif dry_run:
-        plan = _files_of(context, removal.record, _kept(context, removal.record))
+        own, *others = _kept(context)
+        stays = [each for each in own if each.snapshot.id <= target.id]
+        plan = _files_of(context, removal.record, [stays, *others])
         files = None if plan is None else plan.counts
     elif context.publication.references is not None:
         context.publication.references.rollback(context.layout.branch, target.id, travel.tag)
@@ -385,8 +387,7 @@ def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | N
     """Carry out steps 7 and 8 of a rollback (see the module)."""
 
     def plan() -> Deletion | None:
-        kept = [*states(context.history), *_of_branches(context)]
-        return _files_of(context, record, kept)
+        return _files_of(context, record, _kept(context))
 
     def plan_again(_: Keepers) -> Deletion | None:
         if record.target.is_same(context.history.snapshot_if_there(record.target.id)):
@@ -403,30 +404,24 @@ def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | N
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _kept(context: TableContext, record: RollbackRecord) -> list[State]:
-    """The states that remain after a rollback."""
-    own = [each for each in states(context.history) if each.snapshot.id <= record.target.id]
-    return [*own, *_of_branches(context)]
-
-
-def _of_branches(context: TableContext) -> list[State]:
-    return [state for branch in other_branches(context) for state in states(branch)]
+def _kept(context: TableContext) -> list[list[State]]:
+    """The states of each branch, first those of this one."""
+    return [[*states(each)] for each in (context.history, *other_branches(context))]
 
 
 def _files_of(
-    context: TableContext, record: RollbackRecord, kept: Sequence[State]
+    context: TableContext, record: RollbackRecord, kept: Sequence[Sequence[State]]
 ) -> Deletion | None:
-    """The files that only removed states reference; None if a kept state cannot be read."""
+    """The files that only removed states reference; None if a kept state cannot be read.
+
+    `kept`: the states of each branch that stay.
+    """
     candidates = _candidates(context, record)
-    reach = Reach(context.history, candidates, context.partitions)
+    stays = Stays(context, candidates)
     try:
-        stays = metadata_of(context, [record.target], changelog=False)
-        reach.add_live(record.target)
-        own = [each for each in kept if each.branch == context.layout.branch]
-        others = [each for each in kept if each.branch != context.layout.branch]
-        for some in (own, others):
-            reach.add_states(some)
-            stays |= _metadata_of_states(context, some)
+        stays.add([as_tagged(context.history, record.target)])
+        for states_of_branch in kept:
+            stays.add(states_of_branch)
     except CorruptTable as error:
         log.warning(
             "a remaining state cannot be read, so no file is deleted: table=%s reason=%s",
@@ -435,23 +430,9 @@ def _files_of(
         )
         return None
     gone = metadata_of(context, (*record.removed, *record.kept_by), partly=True)
-    data = reach.without_reached(candidates)
     is_changelog = pl.col("_FILE_NAME").str.starts_with(context.options.changelog_file_prefix)
-    return Deletion(
-        data=data.filter(~is_changelog), changelog=data.filter(is_changelog), metadata=gone - stays
-    )
-
-
-def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadata:
-    """The metadata that states reference; of tags and changelogs, only what expiry keeps."""
-    found = metadata_of(context, [state.snapshot for state in kept if state.kind == "snapshot"])
-    found |= metadata_of(
-        context,
-        [state.snapshot for state in kept if state.kind in ("tag", "pending")],
-        changelog=False,
-    )
-    changelogs = [state.snapshot for state in kept if state.kind == "changelog"]
-    return found | metadata_of(context, changelogs, partly=True)
+    data, changelog = candidates.filter(~is_changelog), candidates.filter(is_changelog)
+    return stays.without(data, changelog, gone)
 
 
 def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:

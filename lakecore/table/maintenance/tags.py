@@ -56,6 +56,7 @@ from lakecore.plan.retention import DAYS, NO_WATERMARK, TagPeriods, tag_periods,
 from lakecore.table.context import TableContext, require_own_references, require_table
 from lakecore.table.maintenance.deletion import (
     Deletion,
+    Stays,
     clean_up_after,
     decide,
     delete_files_of,
@@ -71,13 +72,11 @@ from lakecore.table.maintenance.deletion import (
 from lakecore.table.maintenance.reachable import (
     Keepers,
     Metadata,
-    Reach,
     StateKind,
     entry_frame,
     in_lines,
     live_files,
     metadata_of,
-    metadata_of_changelogs,
     other_branches,
     states,
     tags_of,
@@ -151,10 +150,10 @@ def _plan(context: TableContext, tag: Tag) -> Deletion:
     none = entry_frame(history, ())
     unreadable: tuple[int, ...] = ()
     alive = history.snapshot_if_there(tag.snapshot.id)
-    if tag.snapshot.is_same(alive) or _named_twice(context, tag):
-        return Deletion(data=none, changelog=none, metadata=Metadata())
+    is_kept = tag.snapshot.is_same(alive) or _named_twice(context, tag)
     try:
-        data, metadata = _unreached(context, tag)
+        if not is_kept:
+            return _unreached(context, tag, none)
     except CorruptTable as error:
         log.warning(
             "the files of a tag are kept, because a state that may need them cannot be read: "
@@ -164,8 +163,8 @@ def _plan(context: TableContext, tag: Tag) -> Deletion:
             tag.snapshot.id,
             told_by(error, context),
         )
-        data, metadata, unreadable = none, Metadata(), (tag.snapshot.id,)
-    return Deletion(data=data, changelog=none, metadata=metadata, unreadable=unreadable)
+        unreadable = (tag.snapshot.id,)
+    return Deletion(data=none, changelog=none, metadata=Metadata(), unreadable=unreadable)
 
 
 def _named_twice(context: TableContext, tag: Tag) -> bool:
@@ -179,24 +178,18 @@ def _named_twice(context: TableContext, tag: Tag) -> bool:
     )
 
 
-def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]:
+def _unreached(context: TableContext, tag: Tag, none: pl.DataFrame) -> Deletion:
     history = context.history
     data = live_files(entry_frame(history, history.manifests(tag.snapshot)))
-    metadata = metadata_of(context, [tag.snapshot], changelog=False)
-    reach = Reach(history, data, context.partitions)
-    snapshots, changelogs = [], []
+    stays = Stays(context, data)
     for branch in (history, *other_branches(context)):
         without = tag.name if branch is history else None
-        for state, follows in in_lines(states(branch)):
-            if state.kind is StateKind.CHANGELOG:
-                reach.add_changelog(state.snapshot)
-                changelogs.append(state.snapshot)
-            elif not (follows or (state.kind is StateKind.TAG and state.name == without)):
-                reach.add_live(state.snapshot)
-                snapshots.append(state.snapshot)
-    stays = metadata_of(context, snapshots, changelog=False)
-    stays |= metadata_of_changelogs(context, changelogs)
-    return reach.without_reached(data), metadata - stays
+        stays.add(
+            state
+            for state, follows in in_lines(states(branch))
+            if not (follows or (state.kind is StateKind.TAG and state.name == without))
+        )
+    return stays.without(data, none, metadata_of(context, [tag.snapshot], changelog=False))
 
 
 # --- tags ----------------------------------------------------------------------------------------

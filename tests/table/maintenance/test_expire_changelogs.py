@@ -179,6 +179,22 @@ def test_files_of_a_tag_stay() -> None:
     assert held(reopened(table), tag="keep") == "0 v0"
 
 
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_changelogs_of_a_branch_do_not_stop_the_expiry_of_the_table(producer: str) -> None:
+    table = long_lived(commits=1, producer=producer)
+    table.create_tag("start")
+    table.create_branch("b1", tag="start")
+    fork = table.branch("b1")
+    for number in range(1, 5):
+        put(fork, f"1 v{number}")
+    put(table, "0 b")
+    put(table, "0 c")
+
+    assert table.expire_changelogs(retain_max=1, retain_min=1).changelogs_expired == 1
+    assert (table.context.history.snapshot_ids(), kept(fork)) == ((3,), (1, 2, 3, 4))
+    assert changed(fork.changes(0)) == "+I 0 v0 | +I 1 v1 | +I 1 v2 | +I 1 v3 | +I 1 v4"
+
+
 def test_changelogs_outlive_the_option_that_kept_them() -> None:
     table = long_lived()
     with_options(table, changelog__num_retained__max=None, changelog__num_retained__min=None)
