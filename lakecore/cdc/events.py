@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from lakecore.model.types import DataType, Field, Json, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from lakecore.cdc.types.mapping import TypeMapping
-    from lakecore.errors import InvalidRequest
+    from lakecore.errors import InvalidRequest, LakecoreError
 
 Position: TypeAlias = "Mapping[str, Json]"
 """A place in a source, as a JSON object. Only the kind of source that made it can read it."""
@@ -255,6 +255,18 @@ class Resumes(Protocol):
 
     def resume(self, position: Position) -> None:
         """Called before `tables`, with the position from which the pipeline continues."""
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A source whose server may lack what a pipeline needs."""
+
+    def problems(self) -> Sequence[LakecoreError]:
+        """Everything that rules out a pipeline: settings, grants, and the place of `resume`.
+
+        Called before `tables`. Raises InvalidRequest if the server refuses the login, StorageError
+        if it cannot be reached.
+        """
 
 
 @runtime_checkable

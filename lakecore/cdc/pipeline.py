@@ -10,7 +10,7 @@ import json
 import re
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
 from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
-from lakecore.cdc.sink_parts import Progress, SinkSettings, rate_of
+from lakecore.cdc.sink_parts import Progress, SinkSettings, no_table, rate_of
 from lakecore.cdc.state import PipelineState, StateFiles, stored
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.stores.open import locate, open_store
@@ -189,9 +189,15 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
                 with stored(root):
                     source.resume(state.position)
         tables, collected = surveyed(source)
-        with collected.of():
-            check_named_columns(source)
-        is_usable = all(map(tables_of, collected.errors))
+        if all(map(tables_of, collected.errors)):
+            with collected.of():
+                check_named_columns(source)
+        keyed = [each for each in tables.values() if each.primary_key or not opened.needs_key]
+        if not collected.errors and not keyed:
+            with collected.of():
+                if state is None and not opened.follows_new_tables:
+                    raise no_table(source.describe())
+            notes.append("the source has no table to follow yet")
         for table, schema in tables.items():
             target = rules.target(table)
             if target is None:
@@ -201,10 +207,17 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
                 continue
             with collected.of(table):
                 shape = rules.shape(table, schema)
-                rules.check(catalog, table, target, shape, follows=str(table) in followed)
+                is_known = str(table) in followed
+                changes = rules.check(catalog, table, target, shape, follows=is_known)
+                if changes and is_known:
+                    paths = (".".join(getattr(each, "path", ())) or "comment" for each in changes)
+                    notes.append(
+                        f"{table}: changed at the source: {', '.join(dict.fromkeys(paths))}. The "
+                        f"pipeline changes {target} with the first row that needs it"
+                    )
                 notes += [f"{table}: column {each}" for each in shape.notes]
-        if isinstance(source, Noted) and is_usable:
-            notes += source.notes()
+        with suppress(InvalidRequest):  # a login that is refused is a problem already
+            notes += source.notes() if isinstance(source, Noted) else ()
         return Checked(problems=tuple(collected.errors), notes=tuple(notes))
     except StorageError as error:
         return Checked(problems=(error,), notes=tuple(notes))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lakecore.cdc.events import Mapped, Position, Source, SourceSchema, SourceTable
+from lakecore.cdc.events import Checks, Mapped, Position, Source, SourceSchema, SourceTable
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
@@ -96,8 +96,16 @@ class Problems(InvalidRequest):
     """Raised for several problems at once: `errors` has them, each with its own tables."""
 
     def __init__(self, errors: Sequence[LakecoreError]) -> None:
-        super().__init__(f"{len(errors)} problems\n" + "\n".join(f"- {each}" for each in errors))
+        lines = [f"- {_with_tables(each)}" for each in errors]
+        super().__init__("\n".join([f"{len(errors)} problems", *lines]))
         self.errors = tuple(errors)
+
+
+def _with_tables(error: LakecoreError) -> str:
+    """The text of an error, after the tables that it concerns and does not name."""
+    text = str(error)
+    names = [each for each in map(str, sorted(tables_of(error))) if each not in text]
+    return f"{', '.join(names)}: {text}" if names else text
 
 
 class Collected:
@@ -151,17 +159,32 @@ def concern(error: LakecoreError, tables: Iterable[SourceTable]) -> None:
 
 
 def surveyed(source: Source) -> tuple[Mapping[SourceTable, SourceSchema], Collected]:
-    """The tables of a source that have no error, and the errors of the others."""
+    """The tables of a source that have no error, and all errors of the server and the others."""
     collected = Collected()
     tables: Mapping[SourceTable, SourceSchema] = {}
+    if isinstance(source, Checks):
+        try:
+            collected.errors += source.problems()
+        except TABLE_ERRORS as error:
+            collected.errors += parts_of(error)
+            return tables, collected
+        _leave_out(source, collected.errors)
+    before = len(collected.errors)
     with collected.of():
         tables = source.tables()
-    bad = [tables_of(each) for each in collected.errors]
-    if bad and all(bad) and isinstance(source, LeavesOut):
-        source.leave_out(frozenset().union(*bad, source.left_out))
+    if _leave_out(source, collected.errors[before:]):
         with collected.of():
             tables = source.tables()
     return tables, collected
+
+
+def _leave_out(source: Source, errors: Sequence[LakecoreError]) -> bool:
+    """Let the source leave out the tables of these errors; False if there are none."""
+    bad = frozenset[SourceTable]().union(*map(tables_of, errors))
+    if not bad or not isinstance(source, LeavesOut):
+        return False
+    source.leave_out(bad | source.left_out)
+    return True
 
 
 def check_named_columns(source: Source) -> None:

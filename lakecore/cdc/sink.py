@@ -64,6 +64,7 @@ from lakecore.cdc.sink_parts import (
     fitting,
     in_order,
     needed_changes,
+    no_table,
     position_properties,
     rate_of,
     shaped,
@@ -233,7 +234,7 @@ class Sink:
             return False
         described, tables, collected = asked
         if not all(map(tables_of, collected.errors)):
-            collected.check()
+            self._check_new({} if found else tables, collected)
         if found is not None:
             has_moved = self._settings.source_moved
             check_source(found.source, described, self._files.directory, has_moved=has_moved)
@@ -250,11 +251,7 @@ class Sink:
             self._check_new(tables, collected)
             follows = [table for table, schema in tables.items() if self._has_key(schema)]
             if not follows and not self._settings.takes_new_tables:
-                raise InvalidRequest(
-                    "the source has no table to follow. A table of a database needs a primary key; "
-                    "--mode combined waits for new tables",
-                    source=dict(described),
-                )
+                raise no_table(described)
             user = f"cdc-{self._ambient.new_uuid()}"
             self._state = PipelineState(
                 checkpoint=0,

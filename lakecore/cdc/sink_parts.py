@@ -81,7 +81,7 @@ class Rules(Protocol):
 
     def check(
         self, catalog: Catalog, table: SourceTable, target: str, schema: SourceSchema
-    ) -> None:
+    ) -> object:
         """Raise InvalidRequest if a new pipeline could not create or use the target."""
 
     def changes(self, schema: TableSchema, given: SourceSchema) -> Sequence[Change]:
@@ -214,6 +214,15 @@ def check_source(
             source_before=dict(stored),
             source=dict(given),
         )
+
+
+def no_table(source: Mapping[str, str]) -> InvalidRequest:
+    """The error of a source without a table to follow."""
+    return InvalidRequest(
+        "the source has no table to follow. A table of a database needs a primary key, and the "
+        "user SELECT on it; --mode combined waits for new tables",
+        source=dict(source),
+    )
 
 
 def check_alone(target: str, tables: Collection[SourceTable]) -> None:

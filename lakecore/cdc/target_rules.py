@@ -555,18 +555,20 @@ class TargetRules:
         schema: SourceSchema,
         *,
         follows: bool = False,
-    ) -> None:
-        """Raise InvalidRequest if a pipeline could not create or use the target.
+    ) -> Sequence[Change]:
+        """The pending schema changes of a target that the pipeline follows.
 
-        `follows`: whether the pipeline already follows the table, and may change the target.
+        `follows`: whether the pipeline already follows the table, and may change the target. Raises
+        InvalidRequest if a pipeline could not create or use the target.
         """
         if catalog.table_exists(target):
             found = catalog.get_table(target).context.schema
             self._check_existing(found, target, schema, first=not follows)
             if follows:
-                self.changes(found, schema)
+                return self.changes(found, schema)
         else:
             self._partition_keys(table, schema, target)
+        return ()
 
     def _check_existing(
         self, found: TableSchema, target: str, schema: SourceSchema, *, first: bool

@@ -216,6 +216,11 @@ class Binlog:
             connection._write_bytes(command)  # noqa: SLF001 - PyMySQL has no other way
             connection._next_seq_id = 1  # type: ignore[attr-defined]  # noqa: SLF001
 
+    def check(self) -> None:
+        """Raise InvalidRequest if the server refuses to send the log; `start` was called before."""
+        assert self._connection is not None, "start it first"
+        self._connection._read_packet()  # noqa: SLF001
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection._force_close()  # noqa: SLF001 - the server still sends

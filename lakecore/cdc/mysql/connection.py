@@ -33,17 +33,17 @@ _LOGIN = (
     "the server refuses the login. Correct username and password, and check that the user may come "
     "from this host"
 )
-_DATABASE = (
+NO_DATABASE = (
     "the server has no such database, or hides it from the user. Correct database-name, or GRANT "
     "SELECT"
 )
-_GRANTS = (
+NO_GRANT = (
     "the user lacks a privilege. GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* has all"
 )
-_REFUSALS = {
+REFUSALS = {
     **dict.fromkeys((1045, 1130, 1251, 1698, 1820, 1862, 3118, 4151), _LOGIN),
-    **dict.fromkeys((1044, 1049), _DATABASE),
-    **dict.fromkeys((1142, 1143, 1227, 1370), _GRANTS),
+    **dict.fromkeys((1044, 1049), NO_DATABASE),
+    **dict.fromkeys((1142, 1143, 1227, 1370), NO_GRANT),
 }
 """Error codes about users and privileges, with the next step; a retry does not help."""
 _LOG_REFUSED = frozenset({1236, 4052})
@@ -166,16 +166,17 @@ def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else None
         where = f"{settings.hostname}:{settings.port}"
         facts = {"server": where, "user": settings.username, "cause": error}
-        if code in _REFUSALS:
-            raise InvalidRequest(f"{what}: {_REFUSALS[code]}", **facts) from error
+        if code in REFUSALS:
+            raise InvalidRequest(f"{what}: {REFUSALS[code]}", **facts) from error
         if code in _LOG_REFUSED:
-            raise InvalidRequest(_log_refused(str(error).lower()), **facts) from error
+            raise InvalidRequest(log_refused(str(error).lower()), **facts) from error
         if type(error).__name__ in _DATA_ERRORS:
             raise InvalidRequest(f"{what}: the server refused a statement", **facts) from error
         raise StorageError(f"{what}: {unreachable(error)}", **facts) from error
 
 
-def _log_refused(reason: str) -> str:
+def log_refused(reason: str) -> str:
+    """What it means that the server refuses to send its log, given its reason in lower case."""
     if "not in the master's binlog" in reason:
         return (
             "the server lacks changes that the pipeline has written: it was behind when it took "
@@ -189,15 +190,38 @@ def _log_refused(reason: str) -> str:
     if any(each in reason for each in _LOST_LOG):
         return (
             "the server no longer has the binary log from there: remove the state of the pipeline "
-            "to read everything again"
+            "to read everything again, and keep the log for longer (binlog_expire_logs_seconds)"
         )
     return "the server refuses to send its binary log"
 
 
-def read_server(connection: Connection, settings: MySqlSettings) -> Server:
-    """The facts about the server. Raises InvalidRequest if its log lacks what a source needs."""
+def read_server(
+    connection: Connection, settings: MySqlSettings, *, is_checked: bool = True
+) -> Server:
+    """The facts about the server.
+
+    Raises InvalidRequest if its log lacks what a source needs, unless `is_checked` is False.
+    """
     cursor = connection.cursor()
+    if is_checked:
+        check_server(cursor, settings)
     version = str(_value(cursor, "SELECT VERSION()"))
+    cursor.execute("SHOW STATUS LIKE 'Binlog_snapshot_file'")
+    states = bool(cursor.fetchall())
+    zone = (settings.zone or _zone(cursor)) if is_checked else "UTC"
+    identity = variable(cursor, "server_uuid") or variable(cursor, "server_id") or ""
+    cursor.close()
+    return Server(
+        version=version,
+        identity=identity,
+        is_mariadb="mariadb" in version.lower(),
+        zone=zone,
+        snapshot_states_position=states,
+    )
+
+
+def check_server(cursor: Cursor, settings: MySqlSettings) -> None:
+    """Raise InvalidRequest for all settings of the server that rule out a mirror."""
     wanted = {
         "log_bin": ("ON", "1"),
         "binlog_format": ("ROW",),
@@ -222,41 +246,22 @@ def read_server(connection: Connection, settings: MySqlSettings) -> Server:
         if (variable(cursor, name) or "OFF").upper() == "ON":
             with collected.of():
                 raise Unsupported("a compressed binary log is not supported", variable=name)
+    with collected.of():
+        settings.zone or _zone(cursor)
     collected.check()
-    cursor.execute("SHOW STATUS LIKE 'Binlog_snapshot_file'")
-    states = bool(cursor.fetchall())
-    zone = settings.zone or _zone(cursor)
-    identity = variable(cursor, "server_uuid") or variable(cursor, "server_id") or ""
-    cursor.close()
-    return Server(
-        version=version,
-        identity=identity,
-        is_mariadb="mariadb" in version.lower(),
-        zone=zone,
-        snapshot_states_position=states,
-    )
 
 
 def server_notes(connection: Connection) -> list[str]:
-    """What a user should know: how long the log is kept, and grants that seem to be missing."""
+    """What a user should know: how long the log is kept."""
     cursor = connection.cursor()
     days = float(variable(cursor, "expire_logs_days") or 0)
     seconds = float(variable(cursor, "binlog_expire_logs_seconds") or 0) or days * 86_400
-    notes = [
+    return [
         f"the server keeps its binary log for {seconds / 86_400:g} days: a pipeline that is "
         "stopped for longer must start again (binlog_expire_logs_seconds)"
         if seconds
         else "the server keeps its binary log without a limit of time"
     ]
-    cursor.execute("SHOW GRANTS")
-    grants = " ".join(_text(row[0]) for row in cursor.fetchall()).upper()
-    if "ALL PRIVILEGES" not in grants:
-        notes += [
-            f"the grants of the user do not name {name}: GRANT {name} ON *.* (a role may have it)"
-            for name in ("REPLICATION SLAVE", "SELECT")
-            if name not in grants
-        ]
-    return notes
 
 
 def variable(cursor: Cursor, name: str) -> str | None:

@@ -51,6 +51,13 @@ from lakecore.cdc.mysql.binlog import (
     Statement,
     TableMapSeen,
 )
+from lakecore.cdc.mysql.checks import (
+    check_databases,
+    check_select,
+    first_mark,
+    moved,
+    server_problems,
+)
 from lakecore.cdc.mysql.column import source_schema, stated_type
 from lakecore.cdc.mysql.connection import (
     Connection,
@@ -92,9 +99,10 @@ from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import TIMESTAMPS, Atomic, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.cdc.types.mapping import TypeMapping
+    from lakecore.errors import LakecoreError
     from lakecore.io.ambient import Ambient
 
 log = logging.getLogger("lakecore.cdc")
@@ -146,6 +154,7 @@ class MySqlSource:
         self._needs_key = needs_key
         self._texts = tuple[str, ...]()
         self._is_new = True
+        self._stored: Place | None = None
         self.left_out = frozenset[SourceTable]()
         self._log: Binlog | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -162,18 +171,43 @@ class MySqlSource:
         }
 
     def resume(self, position: Position) -> None:
-        """Keep the types that earlier runs have chosen."""
+        """Keep the position, and the types that earlier runs have chosen."""
         self._is_new = False
+        self._stored = Place.from_json(position)
         self._keep_texts(texts_of(position))
 
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
         """The tables that the settings name and `accepts` takes, with their current columns."""
         connection = connect(self._settings)
         try:
-            read_server(connection, self._settings)
             return self._tables(connection)
         finally:
             connection.close()
+
+    def problems(self) -> Sequence[LakecoreError]:
+        settings, place = self._settings, self._stored
+        connection = connect(settings)
+        try:
+            if place is None and settings.mode is StartupMode.SPECIFIC:
+                place = self._first(connection)
+            is_half_read = place is not None and self._is_half_read(place)
+            found = server_problems(
+                connection, settings, place, self._own_id(), is_half_read=is_half_read
+            )
+            if self._is_new:
+                with found.of():
+                    check_databases(connection, settings)
+        finally:
+            connection.close()
+        return found.errors
+
+    def _own_id(self) -> int:
+        """A random id for a reader of the log: two readers must not have the same."""
+        return _OWN_IDS + int(self._ambient.random() * (_OWN_IDS - 1))
+
+    def _is_half_read(self, place: Place) -> bool:
+        """Whether tables or transactions were read in part, and repeated rows may be doubled."""
+        return bool(place.marks or place.events_done) and not self._needs_key
 
     @property
     def mapping(self) -> TypeMapping:
@@ -216,7 +250,14 @@ class MySqlSource:
             place = self._first(connection) if after is None else Place.from_json(after)
             place.texts = self._texts
             if place.server not in {None, server.identity}:
-                place = self._moved(server, place)
+                log.warning(
+                    "another server has taken over. server=%s server_id=%s gtid=%s",
+                    f"{self._settings.hostname}:{self._settings.port}",
+                    server.identity,
+                    place.gtid,
+                )
+                is_half_read = self._is_half_read(place)
+                place = moved(self._settings, server, place, is_half_read=is_half_read)
             has_gtids = place.server is not None and place.gtid is not None
             place.server = server.identity
         finally:
@@ -229,8 +270,7 @@ class MySqlSource:
                 yield from self._snapshot(server, place)
                 if self._settings.mode is StartupMode.SNAPSHOT:
                     return
-                firsts = [mark for each in place.marks.values() for mark in each.places]
-                place = replace(place, log=min(firsts, default=goal))
+                place = replace(place, log=first_mark(place) or goal)
             if server.is_mariadb and place.log is not None and not has_gtids:
                 place.gtid = self._gtids(place.log)
                 # From here on, the pipeline can go on at another server.
@@ -248,33 +288,6 @@ class MySqlSource:
                 return gtids_at(connection.cursor(), place.file, place.offset)
         finally:
             connection.close()
-
-    def _moved(self, server: Server, place: Place) -> Place:
-        """The place on another server, which has taken over: after the last GTID of each domain.
-
-        Tables and transactions that were read in part are read again, and rows replace rows of the
-        same key. Raises InvalidRequest if the new server lacks the place.
-        """
-        facts = {
-            "server": f"{self._settings.hostname}:{self._settings.port}",
-            "server_id_before": place.server,
-            "server_id": server.identity,
-        }
-        is_half_read = bool(place.marks or place.events_done) and not self._needs_key
-        if not server.is_mariadb or not place.gtid or place.log is None or is_half_read:
-            raise InvalidRequest(
-                "another server answers at the address, and it is not known where the pipeline "
-                "goes on: this is known for MariaDB, after the first snapshot. Remove the state of "
-                "the pipeline to read everything again",
-                **facts,
-            )
-        log.warning(
-            "another server has taken over. server=%s server_id=%s gtid=%s",
-            facts["server"],
-            server.identity,
-            place.gtid,
-        )
-        return replace(place, log=None, marks={}, events_done=0)
 
     def can_read_again(self, after: Position | None) -> bool:
         """Whether the position is in the log, so that the first snapshot is done."""
@@ -338,13 +351,16 @@ class MySqlSource:
         cursor = connection.cursor()
         found: dict[SourceTable, SourceSchema] = {}
         collected = Collected()
-        with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
-            for database, name in sorted(read_tables(cursor)):
-                table = SourceTable(database, name)
-                if not self._settings.takes(database, name) or not self._is_read(table):
-                    continue
-                with collected.of(table):
-                    found[table] = self._schema(cursor, table, is_new=self._is_new)
+        what = "the tables of the server cannot be listed"
+        with plain_mysql_errors(self._settings, what):
+            names = sorted(read_tables(cursor))
+        for database, name in names:
+            table = SourceTable(database, name)
+            if not self._settings.takes(database, name) or not self._is_read(table):
+                continue
+            with collected.of(table), plain_mysql_errors(self._settings, what):
+                check_select(cursor, self._settings, quoted_table(table))
+                found[table] = self._schema(cursor, table, is_new=self._is_new)
         cursor.close()
         collected.check()
         return found
@@ -519,8 +535,7 @@ class MySqlSource:
     def _follow(self, server: Server, place: Place, goal: LogPlace) -> Iterator[Step]:
         """Steps of the log; the iterator never ends."""
         settings = self._settings
-        server_id = settings.server_id or _OWN_IDS + int(self._ambient.random() * (_OWN_IDS - 1))
-        binlog = self._log = Binlog(settings, server, server_id)
+        binlog = self._log = Binlog(settings, server, settings.server_id or self._own_id())
         binlog.start(place.log, place.gtid if place.log is None else None)
         batches = LogBatches(settings, server, self._is_read, self._group, place.marks)
         last = max((mark for each in place.marks.values() for mark in each.places), default=None)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.events import SourceSchema, SourceTable
-from lakecore.cdc.quarantine import Collected
 from lakecore.cdc.retry import unreachable
 from lakecore.cdc.types.mapping import (
     BYTES,
@@ -538,69 +537,6 @@ log = logging.getLogger("lakecore.cdc")
 _LOCK_MS = 2_000
 
 
-def check_server(cursor: Cursor, settings: PostgresSettings) -> None:
-    """Raise InvalidRequest for all settings of the server that rule out a slot."""
-    collected = Collected()
-    with collected.of():
-        if (level := _value(cursor, "SHOW wal_level")) != "logical":
-            raise InvalidRequest(
-                "the log of the server lacks the changed rows: set wal_level = logical, and "
-                "restart it",
-                wal_level=level,
-            )
-    with collected.of():
-        if not _value(
-            cursor, "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
-        ):
-            raise InvalidRequest(
-                "the user may not read the log: ALTER USER ... REPLICATION", user=settings.username
-            )
-    with collected.of():
-        free = _value(
-            cursor,
-            "SELECT count(*) FILTER (WHERE slot_name = %s) > 0 OR "
-            "count(*) < current_setting('max_replication_slots')::int FROM pg_replication_slots",
-            settings.slot,
-        )
-        if not free:
-            raise InvalidRequest(
-                "the server has no free slot: drop one, or set max_replication_slots",
-                slot=settings.slot,
-            )
-    collected.check()
-
-
-def check_grant(cursor: Cursor, table: str) -> None:
-    """Raise InvalidRequest if the user may not read a table."""
-    if not _value(cursor, "SELECT has_table_privilege(%s, 'SELECT')", quoted_table(table)):
-        raise InvalidRequest("the user may not read the table: GRANT SELECT ON it", table=table)
-
-
-def server_notes(cursor: Cursor, settings: PostgresSettings) -> list[str]:
-    """What a user should know: how much log the server keeps for the slot."""
-    size = _value(cursor, "SHOW max_slot_wal_keep_size")
-    held = _value(
-        cursor,
-        "SELECT pg_size_pretty(pg_current_wal_lsn() - restart_lsn) FROM pg_replication_slots "
-        "WHERE slot_name = %s",
-        settings.slot,
-    )
-    return [
-        "the server keeps its log for the slot without a limit while the pipeline is stopped "
-        "(max_slot_wal_keep_size)"
-        if size == "-1"
-        else f"the server keeps at most {size} of log for the slot: after more, the pipeline must "
-        "start again (max_slot_wal_keep_size)",
-        *([] if held is None else [f"the slot holds {held} of log now"]),
-    ]
-
-
-def _value(cursor: Cursor, query: str, *values: object) -> object:
-    cursor.execute(query, values)
-    row = cursor.fetchone()
-    return None if row is None else row[0]
-
-
 def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> None:
     """Create the publication if absent, or let an existing publication publish TRUNCATE."""
     name = quoted(settings.publication)
@@ -676,52 +612,6 @@ def files_of(cursor: Cursor, table: str) -> str:
     row = cursor.fetchone()
     assert row is not None, "a function returns a row"
     return str(row[0])
-
-
-def open_slot(
-    cursor: Cursor, stream: Connection, settings: PostgresSettings, after: int | None
-) -> tuple[int, str | None]:
-    """Open or create the slot.
-
-    Returns its start position, and the snapshot that a new slot exports.
-
-    `after`: the position at which the pipeline continues. Raises InvalidRequest if the slot no
-    longer has all changes after this position.
-    """
-    slot = settings.slot
-    cursor.execute(
-        "SELECT confirmed_flush_lsn - '0/0'::pg_lsn, plugin FROM pg_replication_slots "
-        "WHERE slot_name = %s",
-        (slot,),
-    )
-    row = cursor.fetchone()
-    if row is not None:
-        if row[1] != "pgoutput":
-            raise InvalidRequest("the slot has another plugin", slot=slot, plugin=row[1])
-        begin = int(str(row[0]))
-        if after is not None and after < begin:
-            raise InvalidRequest(
-                "the slot has moved past the position of the pipeline: another reader uses it. "
-                "Remove the state of the pipeline to read everything again",
-                slot=slot,
-            )
-        return begin, None
-    if after is not None:
-        raise InvalidRequest(
-            "the slot of the pipeline is gone, and the changes that it kept: remove the state of "
-            "the pipeline to read everything again",
-            slot=slot,
-        )
-    creation = stream.cursor()
-    creation.create_replication_slot(slot, output_plugin="pgoutput")
-    made = creation.fetchone()
-    assert made is not None, "the server made no slot"
-    return _lsn(str(made[1])), str(made[2])
-
-
-def _lsn(text: str) -> int:
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
 
 
 def quoted_table(name: str) -> str:

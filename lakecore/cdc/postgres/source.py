@@ -57,6 +57,15 @@ from lakecore.cdc.postgres.altered import (
     announced,
     read_identities,
 )
+from lakecore.cdc.postgres.checks import (
+    check_grant,
+    check_publication,
+    check_schemas,
+    check_server,
+    check_slot,
+    open_slot,
+    server_notes,
+)
 from lakecore.cdc.postgres.connection import (
     Connection,
     Cursor,
@@ -64,19 +73,15 @@ from lakecore.cdc.postgres.connection import (
     PostgresSettings,
     StartupMode,
     add_table,
-    check_grant,
-    check_server,
     connect,
     create_publication,
     files_of,
     locked_error,
-    open_slot,
     plain_postgres_errors,
     quoted,
     quoted_table,
     read_columns,
     read_tables,
-    server_notes,
     source_schema,
     type_names,
     unpublished,
@@ -95,7 +100,7 @@ from lakecore.cdc.postgres.stream_rows import (
     batch_of,
     parse,
 )
-from lakecore.cdc.quarantine import Collected, of_tables
+from lakecore.cdc.quarantine import Collected, concern, of_tables
 from lakecore.cdc.resync import range_column, range_condition, range_stop
 from lakecore.errors import InvalidRequest, NotFound, StorageError
 from lakecore.model.arrow_arrays import rows_within
@@ -105,6 +110,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lakecore.cdc.types.mapping import TypeMapping
+    from lakecore.errors import LakecoreError
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
 
@@ -147,6 +153,7 @@ class PostgresSource:
         self._needs_key = needs_key
         self.left_out = frozenset[SourceTable]()
         self._keyless = set[SourceTable]()
+        self._stored: int | None = None
         self._stream: Connection | None = None
         self._committed = 0
 
@@ -170,7 +177,6 @@ class PostgresSource:
         try:
             with self._errors():
                 cursor = connection.cursor()
-                check_server(cursor, self._settings)
                 found = {each.table: each.schema for each in self._tables(cursor)}
         finally:
             connection.close()
@@ -181,6 +187,33 @@ class PostgresSource:
                 tables=self._settings.tables,
             )
         return found
+
+    def resume(self, position: Position) -> None:
+        """Keep the position, whose changes the slot must still have."""
+        self._stored = StreamPlace.from_json(position).lsn
+
+    def problems(self) -> Sequence[LakecoreError]:
+        """What the server lacks: settings, schemas, grants, the slot with the stored position."""
+        settings, collected = self._settings, Collected()
+        connection = connect(settings)
+        try:
+            with self._errors():
+                cursor = connection.cursor()
+                with collected.of():
+                    check_server(cursor, settings)
+                with collected.of():
+                    if self._stored is None:
+                        check_schemas(cursor, settings)
+                with collected.of():
+                    check_slot(cursor, settings, self._stored, may_run=True)
+                for name, error in check_publication(cursor, settings, needs_key=self._needs_key):
+                    tables = [] if name is None else [SourceTable(settings.database, name)]
+                    if all(map(self._is_read, tables)):
+                        concern(error, tables)
+                        collected.errors.append(error)
+        finally:
+            connection.close()
+        return collected.errors
 
     def committed(self, position: Position) -> None:
         """Let the server discard the changes before the position."""
@@ -318,7 +351,7 @@ class PostgresSource:
             if table in only if only is not None else self._is_read(table):
                 columns, key = read_columns(cursor, schema, name)
                 with collected.of(table):
-                    check_grant(cursor, table.name)
+                    check_grant(cursor, table.name, self._settings.username)
                     found.append(self._table(table, columns, key, comment, identity))
         collected.check()
         return found
