@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakecore.catalog.identifier import (
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import Snapshot
 
+Json: TypeAlias = "dict[str, Any]"
 PAGE_MAX = 1_000
 FAILED = "the server could not do this; its log says why"
+_NAMED = ("database", "object")
 _PLACE = re.compile(r"[/\\]")
 
 
@@ -35,6 +37,60 @@ class Reply:
     status: int
     body: dict[str, Any] | None = None
     metrics: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request: `parts` are those of its decoded `path` that have not been read yet."""
+
+    method: str
+    path: tuple[str, ...]
+    query: Mapping[str, str]
+    body: Json
+    read: int = 0
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self.path[self.read :]
+
+    def below(self, count: int = 1) -> Request:
+        """The request with `count` more parts read."""
+        return replace(self, read=self.read + count)
+
+    def no_endpoint(self) -> Problem:
+        """The problem (501) of a request that this server does not support."""
+        return Problem(501, f"this server has no {self.method} /v1/{'/'.join(self.path)}")
+
+    def listing(
+        self,
+        key: str,
+        names: Sequence[str],
+        pattern: str = "",
+        described: Callable[[str], Json | None] | None = None,
+    ) -> Reply:
+        """One page of a sorted list under `key`, and the token of the next page.
+
+        `pattern`: the key of the pattern in the query. `described`: the form of a name in the list,
+        None for one that is gone.
+        """
+        kept, following = page(names, self.query, pattern)
+        found = kept if described is None else [*filter(None, map(described, kept))]
+        return Reply(200, {key: found, "nextPageToken": following})
+
+    def identifiers(
+        self, key: str, databases: Iterable[str], names: Callable[[str], Iterable[str]], what: str
+    ) -> Reply:
+        """One page of the names in all databases, as identifiers. `what`: such as `view`."""
+        found = [
+            f"{database}/{name}"  # no name contains a slash
+            for database in _like(databases, self.query.get("databaseNamePattern", ""))
+            for name in _like(names(database), self.query.get(f"{what}NamePattern", ""))
+        ]
+        return self.listing(
+            key,
+            sorted(found),
+            described=lambda each: dict(zip(_NAMED, each.split("/"), strict=True)),
+        )
 
 
 class Problem(Exception):
@@ -96,23 +152,6 @@ def page(
     return kept, kept[-1] if len(names) > size else None
 
 
-def identifiers_page(
-    databases: Iterable[str],
-    names: Callable[[str], Iterable[str]],
-    query: Mapping[str, str],
-    pattern_key: str,
-) -> tuple[list[dict[str, str]], str | None]:
-    """One page of the names in all databases, as identifiers, and the token of the next page."""
-    found = [
-        f"{database}/{name}"  # no name contains a slash
-        for database in _like(databases, query.get("databaseNamePattern", ""))
-        for name in _like(names(database), query.get(pattern_key, ""))
-    ]
-    kept, following = page(sorted(found), query)
-    pairs = [each.split("/") for each in kept]
-    return [{"database": database, "object": name} for database, name in pairs], following
-
-
 def _like(names: Iterable[str], pattern: str) -> list[str]:
     """The names that match a pattern. `%` matches any text; a backslash escapes it."""
     if not pattern:
@@ -158,8 +197,6 @@ def _size(text: str | None) -> int:
 
 # --- request parts -------------------------------------------------------------------------------
 # Parses and checks the parts of a request: names, and fields of its body.
-
-Json: TypeAlias = "dict[str, Any]"
 
 
 def identifier_of(database: str, name: str) -> Identifier:
@@ -230,11 +267,6 @@ def specs_of(body: Mapping[str, Any], key: str, columns: Sequence[str]) -> list[
     ):
         raise Problem(400, f"{key} is a list of partitions: objects of {list(columns)}")
     return value
-
-
-def no_endpoint(method: str, parts: tuple[str, ...]) -> Problem:
-    """The problem (501) of a request that this server does not support."""
-    return Problem(501, f"this server has no {method} /v1/{'/'.join(parts)}")
 
 
 @contextmanager

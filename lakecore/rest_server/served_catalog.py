@@ -14,6 +14,7 @@ the warehouse.
 from __future__ import annotations
 
 import json
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -47,13 +48,11 @@ from lakecore.rest_server.replies import (
     Json,
     Problem,
     Reply,
+    Request,
     check_database,
     check_files,
     identifier_of,
-    identifiers_page,
-    no_endpoint,
     object_of,
-    page,
     problems,
     text_of,
     told,
@@ -119,32 +118,26 @@ _FUNCTION = "FUNCTION"
 _PATTERN = "functionNamePattern"
 
 
-def all_functions(catalog: Catalog, query: Mapping[str, str]) -> Reply:
+def all_functions(catalog: Catalog, request: Request) -> Reply:
     """The functions of all databases."""
-    found, following = identifiers_page(
-        catalog.list_databases(), lambda database: _names(catalog, database), query, _PATTERN
-    )
-    return Reply(200, {"functions": found, "nextPageToken": following})
+    databases = catalog.list_databases()
+    return request.identifiers("functions", databases, partial(_names, catalog), "function")
 
 
-def on_functions(
-    catalog: Catalog, method: str, database: str, parts: tuple[str, ...], query: Mapping[str, str]
-) -> Reply:
+def on_functions(catalog: Catalog, database: str, request: Request) -> Reply:
     """The reply to a request about functions of a database; `parts` begin with `functions`."""
-    match (method, *parts):
-        case ("GET", "functions" | "function-details" as form):
-            names, following = page(_names(catalog, database), query, _PATTERN)
-            if form == "functions":
-                return Reply(200, {"functions": names, "nextPageToken": following})
-            found = [_described(catalog, database, name) for name in names]
-            details = [each for each in found if each is not None]
-            return Reply(200, {"functionDetails": details, "nextPageToken": following})
+    match (request.method, *request.parts):
+        case ("GET", "functions"):
+            return request.listing("functions", _names(catalog, database), _PATTERN)
+        case ("GET", "function-details"):
+            form = partial(_described, catalog, database)
+            return request.listing("functionDetails", _names(catalog, database), _PATTERN, form)
         case ("GET", "functions", name):
             described = _described(catalog, database, name)
             if described is None:
                 raise Problem(404, f"no such function: {name}", _FUNCTION, name)
             return Reply(200, described)
-    raise no_endpoint(method, ("databases", "DATABASE", *parts))
+    raise request.no_endpoint()
 
 
 def _names(catalog: Catalog, database: str) -> tuple[str, ...]:
@@ -192,87 +185,80 @@ class ServedCatalog:
 
         Raises Problem, or an error of lakecore.
         """
+        request = Request(method=method, path=parts, query=query, body=body)
         match (method, *parts):
             case ("GET", "config"):
                 return Reply(200, {"defaults": {"prefix": PREFIX}, "overrides": {}})
-            case (_, "databases", *rest):
-                return self._databases(method, tuple(rest), query, body)
+            case (_, "databases", *_):
+                return self._databases(request.below())
             case ("GET", "tables"):
-                return self._all_tables(query)
+                catalog = self._catalog
+                databases = catalog.list_databases()
+                return request.identifiers("tables", databases, catalog.list_tables, "table")
             case ("GET", "tables", "id", table_id):
                 return self._table_of_id(table_id)
             case ("POST", "tables", "rename"):
                 return self._rename(body)
             case ("GET", "views"):
-                return all_views(self._catalog, query)
+                return all_views(self._catalog, request)
             case ("POST", "views", "rename"):
                 return rename_view(self._catalog, body)
             case ("GET", "functions"):
-                return all_functions(self._catalog, query)
-        raise no_endpoint(method, parts)
+                return all_functions(self._catalog, request)
+        raise request.no_endpoint()
 
     # --- databases --------------------------------------------------------------------------------
 
-    def _databases(
-        self, method: str, parts: tuple[str, ...], query: Mapping[str, str], body: Json
-    ) -> Reply:
-        match (method, *parts):
+    def _databases(self, request: Request) -> Reply:
+        match (request.method, *request.parts):
             case ("GET",):
-                names, following = page(
-                    self._catalog.list_databases(), query, "databaseNamePattern"
-                )
-                return Reply(200, {"databases": names, "nextPageToken": following})
+                names = self._catalog.list_databases()
+                return request.listing("databases", names, "databaseNamePattern")
             case ("POST",):
-                return self._create_database(body)
-            case (_, database, *rest):
+                return self._create_database(request.body)
+            case (_, database, *_):
                 check_database(database)
                 if database == SYSTEM_DATABASE or not self._catalog.database_exists(database):
                     raise Problem(404, f"no such database: {database}", "DATABASE", database)
-                return self._on_database(method, database, tuple(rest), query, body)
-        raise no_endpoint(method, ("databases",))
+                return self._on_database(database, request.below())
+        raise request.no_endpoint()
 
-    def _on_database(
-        self,
-        method: str,
-        database: str,
-        parts: tuple[str, ...],
-        query: Mapping[str, str],
-        body: Json,
-    ) -> Reply:
-        match (method, *parts):
+    def _on_database(self, database: str, request: Request) -> Reply:
+        match (request.method, *request.parts):
             case ("GET",):
                 return Reply(200, _database(database))
             case ("DELETE",):
                 self._catalog.drop_database(database, cascade=True)
                 return Reply(200)
             case ("GET", "tables" | "table-details" as form):
-                return self._list_tables(database, form, query)
+                return self._list_tables(database, form, request)
             case ("POST", "tables"):
-                return self._create_table(database, body)
-            case (_, "tables", name, *rest):
-                return self._on_table(method, database, name, tuple(rest), query, body)
+                return self._create_table(database, request.body)
+            case (_, "tables", name, *_):
+                return self._on_table(database, name, request.below(2))
             case (_, "views" | "view-details", *_):
-                return on_views(self._catalog, method, database, parts, query, body)
+                return on_views(self._catalog, database, request)
             case (_, "functions" | "function-details", *_):
-                return on_functions(self._catalog, method, database, parts, query)
-        raise no_endpoint(method, ("databases", database, *parts))
+                return on_functions(self._catalog, database, request)
+        raise request.no_endpoint()
 
-    def _list_tables(self, database: str, form: str, query: Mapping[str, str]) -> Reply:
-        if query.get("tableType"):
+    def _list_tables(self, database: str, form: str, request: Request) -> Reply:
+        if request.query.get("tableType"):
             raise Problem(501, "this server does not filter tables by their type", _TABLE)
         found = self._catalog.list_tables(database)
-        names, following = page(found, query, "tableNamePattern")
         if form == "tables":
-            return Reply(200, {"tables": names, "nextPageToken": following})
-        details = []
-        for name in names:
+            return request.listing("tables", found, "tableNamePattern")
+
+        def described(name: str) -> Json | None:
             try:
-                details.append(self._described(self._table(database, name)))
+                return self._described(self._table(database, name))
             except Problem as problem:
                 # Another client may have dropped the table since.
                 if problem.code != 404:
                     raise
-        return Reply(200, {"tableDetails": details, "nextPageToken": following})
+            return None
+
+        return request.listing("tableDetails", found, "tableNamePattern", described)
 
     def _create_database(self, body: Json) -> Reply:
         name = text_of(body, "name")
@@ -283,13 +269,6 @@ class ServedCatalog:
         return Reply(200)
 
     # --- tables -----------------------------------------------------------------------------------
-
-    def _all_tables(self, query: Mapping[str, str]) -> Reply:
-        catalog = self._catalog
-        tables, following = identifiers_page(
-            catalog.list_databases(), catalog.list_tables, query, "tableNamePattern"
-        )
-        return Reply(200, {"tables": tables, "nextPageToken": following})
 
     def _table_of_id(self, table_id: str) -> Reply:
         for database in self._catalog.list_databases():
@@ -332,18 +311,10 @@ class ServedCatalog:
                 raise
             raise Problem(404, told(error), _TABLE, name) from error
 
-    def _on_table(
-        self,
-        method: str,
-        database: str,
-        name: str,
-        parts: tuple[str, ...],
-        query: Mapping[str, str],
-        body: Json,
-    ) -> Reply:
+    def _on_table(self, database: str, name: str, request: Request) -> Reply:
         table = self._table(database, name)
         identifier = str(identifier_of(database, name))
-        match (method, *parts):
+        match (request.method, *request.parts):
             case ("GET",):
                 return Reply(200, self._described(table))
             case ("DELETE",):
@@ -351,14 +322,14 @@ class ServedCatalog:
                     self._catalog.drop_table(identifier, ignore_if_not_exists=True)
                 return Reply(200)
             case ("POST",):
-                return self._alter(table, identifier, body)
+                return self._alter(table, identifier, request.body)
             case ("POST", "commit"):
-                return self._commit(table, name, body)
+                return self._commit(table, name, request.body)
             case ("POST", "rollback"):
-                return self._rollback(table, body)
+                return self._rollback(table, request.body)
             case ("GET", "snapshot"):
                 return _latest(table.context, name)
-        return on_parts(method, table, parts, query, body)
+        return on_parts(table, request)
 
     def _described(self, table: Table) -> Json:
         """A table in the form of the protocol."""

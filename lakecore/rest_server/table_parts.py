@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import SPLITTER, Identifier, check_directory
@@ -25,10 +26,8 @@ from lakecore.rest_server.replies import (
     Json,
     Problem,
     Reply,
-    identifiers_page,
-    no_endpoint,
+    Request,
     object_of,
-    page,
     problem_of,
     problems,
     specs_of,
@@ -51,26 +50,25 @@ _DIGITS_MAX = 19
 """No snapshot has a longer number."""
 
 
-def on_parts(
-    method: str, table: Table, parts: tuple[str, ...], query: Mapping[str, str], body: Json
-) -> Reply:
+def on_parts(table: Table, request: Request) -> Reply:
     """The reply to a request about a part of a table."""
-    match (method, *parts):
+    body = request.body
+    match (request.method, *request.parts):
         case ("GET", "snapshots"):
-            return _snapshots(table.context, query)
+            return _snapshots(table.context, request)
         case ("GET", "snapshots", version):
             return Reply(200, {"snapshot": snapshot_to_json(version_of(table.context, version))})
         case ("GET", "partitions"):
-            return _partitions(table.context, query)
+            return _partitions(table.context, request)
         case ("POST", "partitions", "mark"):
             specs = specs_of(body, "specs", table.schema.partition_keys)
             with problems("PARTITION", str(specs[0])):
                 mark_chosen(table.context, specs, _of_specs(table.context, specs))
             return Reply(200)
-        case (_, "branches", *rest):
-            return _on_branches(method, table, tuple(rest), body)
-        case (_, "tags", *rest):
-            return _on_tags(method, table, tuple(rest), query, body)
+        case (_, "branches", *_):
+            return _on_branches(table, request.below())
+        case (_, "tags", *_):
+            return _on_tags(table, request.below())
         case ("GET", "consumers"):
             found = [
                 {"consumerId": each.consumer_id, "nextSnapshotId": each.next_snapshot}
@@ -80,7 +78,7 @@ def on_parts(
         case ("POST", "consumers", "reset"):
             table.reset_consumer(text_of(body, "consumerId"), body.get("nextSnapshotId"))
             return Reply(200)
-    raise no_endpoint(method, ("databases", "DATABASE", "tables", "TABLE", *parts))
+    raise request.no_endpoint()
 
 
 def version_of(context: TableContext, version: str) -> Snapshot:
@@ -101,26 +99,28 @@ def version_of(context: TableContext, version: str) -> Snapshot:
     return found
 
 
-def _snapshots(context: TableContext, query: Mapping[str, str]) -> Reply:
+def _snapshots(context: TableContext, request: Request) -> Reply:
     # Ids are padded with zeros, so that the texts sort as the numbers do.
     ids = [f"{number:019d}" for number in context.history.snapshot_ids()]
-    names, following = page(ids, query)
-    found = [context.history.snapshot_if_there(int(name)) for name in names]
-    listed = [snapshot_to_json(each) for each in found if each is not None]
-    return Reply(200, {"snapshots": listed, "nextPageToken": following})
+
+    def described(number: str) -> Json | None:
+        found = context.history.snapshot_if_there(int(number))
+        return None if found is None else snapshot_to_json(found)
+
+    return request.listing("snapshots", ids, described=described)
 
 
-def _partitions(context: TableContext, query: Mapping[str, str]) -> Reply:
-    if query.get("partitionNamePattern"):
+def _partitions(context: TableContext, request: Request) -> Reply:
+    if request.query.get("partitionNamePattern"):
         raise Problem(501, "this server does not filter partitions by a pattern", "PARTITION")
     snapshot = context.history.latest_snapshot()
     sums = (
         {} if snapshot is None else live_statistics(context.history, snapshot, context.partitions)
     )
     found = {json.dumps(each["spec"], sort_keys=True): each for each in sums.values()}
-    names, following = page(sorted(found), query)
-    listed = [{**found[name], "done": False} for name in names]
-    return Reply(200, {"partitions": listed, "nextPageToken": following})
+    return request.listing(
+        "partitions", sorted(found), described=lambda name: {**found[name], "done": False}
+    )
 
 
 def _of_specs(context: TableContext, specs: Sequence[Mapping[str, str]]) -> PartitionFilter:
@@ -139,8 +139,9 @@ def _of_specs(context: TableContext, specs: Sequence[Mapping[str, str]]) -> Part
     return chosen
 
 
-def _on_branches(method: str, table: Table, parts: tuple[str, ...], body: Json) -> Reply:
-    match (method, *parts):
+def _on_branches(table: Table, request: Request) -> Reply:
+    body = request.body
+    match (request.method, *request.parts):
         case ("GET",):
             return Reply(200, {"branches": [branch.name for branch in table.branches()]})
         case ("POST",):
@@ -162,18 +163,16 @@ def _on_branches(method: str, table: Table, parts: tuple[str, ...], body: Json) 
             with problems("BRANCH", name):
                 table.rename_branch(name, text_of(body, "toBranch"))
             return Reply(200)
-    raise no_endpoint(method, ("branches", *parts))
+    raise request.no_endpoint()
 
 
-def _on_tags(
-    method: str, table: Table, parts: tuple[str, ...], query: Mapping[str, str], body: Json
-) -> Reply:
-    match (method, *parts):
+def _on_tags(table: Table, request: Request) -> Reply:
+    body = request.body
+    match (request.method, *request.parts):
         case ("GET",):
-            prefix = query.get("tagNamePrefix", "").rstrip("%")
+            prefix = request.query.get("tagNamePrefix", "").rstrip("%")
             found = [name for name in table.context.history.tag_names() if name.startswith(prefix)]
-            names, following = page(found, query)
-            return Reply(200, {"tags": names, "nextPageToken": following})
+            return request.listing("tags", found)
         case ("POST",):
             name = text_of(body, "tagName")
             number = body.get("snapshotId")
@@ -198,7 +197,7 @@ def _on_tags(
             with problems("TAG", name):
                 table.delete_tag(name)
             return Reply(200)
-    raise no_endpoint(method, ("tags", *parts))
+    raise request.no_endpoint()
 
 
 def tag_of(table: Table, name: str) -> Tag:
@@ -234,15 +233,10 @@ _VIEW, _DIALECT, _DATABASE = "VIEW", "DIALECT", "DATABASE"
 _PATTERN = "viewNamePattern"
 
 
-def all_views(catalog: Catalog, query: Mapping[str, str]) -> Reply:
+def all_views(catalog: Catalog, request: Request) -> Reply:
     """The views of all databases."""
-    views = catalog.views
-
-    def names(database: str) -> tuple[str, ...]:
-        return () if views is None else views.names(database)
-
-    found, following = identifiers_page(catalog.list_databases(), names, query, _PATTERN)
-    return Reply(200, {"views": found, "nextPageToken": following})
+    databases = catalog.list_databases()
+    return request.identifiers("views", databases, partial(_names, catalog.views), "view")
 
 
 def rename_view(catalog: Catalog, body: Json) -> Reply:
@@ -259,48 +253,42 @@ def rename_view(catalog: Catalog, body: Json) -> Reply:
     return Reply(200)
 
 
-def on_views(
-    catalog: Catalog,
-    method: str,
-    database: str,
-    parts: tuple[str, ...],
-    query: Mapping[str, str],
-    body: Json,
-) -> Reply:
+def on_views(catalog: Catalog, database: str, request: Request) -> Reply:
     """The reply to a request about the views of a database; `parts` begin with `views`."""
-    match (method, *parts):
-        case ("GET", "views" | "view-details" as form):
-            return _list(catalog.views, database, form, query)
+    views = catalog.views
+    match (request.method, *request.parts):
+        case ("GET", "views"):
+            return request.listing("views", _names(views, database), _PATTERN)
+        case ("GET", "view-details"):
+            form = partial(_readable, views, database)
+            return request.listing("viewDetails", _names(views, database), _PATTERN, form)
         case ("POST", "views"):
-            return _create(_stored(catalog), database, body)
+            return _create(_stored(catalog), database, request.body)
         case ("GET", "views", name):
             identifier = _identifier(database, name)
-            return Reply(200, _described(identifier, _find(catalog.views, identifier)))
+            return Reply(200, _described(identifier, _find(views, identifier)))
         case ("POST", "views", name):
-            return _alter(catalog.views, _identifier(database, name), body)
+            return _alter(views, _identifier(database, name), request.body)
         case ("DELETE", "views", name):
             identifier = _identifier(database, name)
             with problems(_VIEW, name):
-                if catalog.views is None or not catalog.views.drop(identifier):
+                if views is None or not views.drop(identifier):
                     raise _missing(identifier)
             return Reply(200)
-    raise no_endpoint(method, ("databases", "DATABASE", *parts))
+    raise request.no_endpoint()
 
 
-def _list(views: Views | None, database: str, form: str, query: Mapping[str, str]) -> Reply:
-    found = () if views is None else views.names(database)
-    names, following = page(found, query, _PATTERN)
-    if form == "views":
-        return Reply(200, {"views": names, "nextPageToken": following})
-    details = []
-    for name in names:
-        identifier = Identifier(database=database, table=name)
-        # A view may have been dropped meanwhile, or only its own engine can read it.
-        with suppress(Unsupported):
-            view = None if views is None else views.find(identifier)
-            if view is not None:
-                details.append(_described(identifier, view))
-    return Reply(200, {"viewDetails": details, "nextPageToken": following})
+def _names(views: Views | None, database: str) -> tuple[str, ...]:
+    return () if views is None else views.names(database)
+
+
+def _readable(views: Views | None, database: str, name: str) -> Json | None:
+    """The view, unless it was dropped meanwhile, or only its own engine can read it."""
+    identifier = Identifier(database=database, table=name)
+    with suppress(Unsupported):
+        view = None if views is None else views.find(identifier)
+        return None if view is None else _described(identifier, view)
+    return None
 
 
 def _create(views: Views, database: str, body: Json) -> Reply:
