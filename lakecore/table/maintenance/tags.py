@@ -98,9 +98,10 @@ if TYPE_CHECKING:
 # Otherwise the data files, manifests and index files of the tag are compared with those of all
 # other states: the snapshots, tags and long-lived changelogs of all branches.
 #
-# The history of a branch is linear: a file that is older than the first snapshot of the branch, and
-# not live in it, never becomes live later. Of the snapshots of a branch, it is therefore enough to
-# compare with the first.
+# The history of a branch is linear: a file that is older than a snapshot of the branch, and not
+# live in it, never becomes live later. Of the snapshots of a branch, it is therefore enough to
+# compare with the first, and with those up to the number of the tag's snapshot: after a
+# fast-forward, they may belong to the history of the tag.
 #
 # INVARIANT: if one of these states cannot be read, no file is deleted.
 
@@ -187,7 +188,8 @@ def _unreached(context: TableContext, tag: Tag, none: pl.DataFrame) -> Deletion:
         stays.add(
             state
             for state, follows in in_lines(states(branch))
-            if not (follows or (state.kind is StateKind.TAG and state.name == without))
+            if not (follows and state.snapshot.id > tag.snapshot.id)
+            and not (state.kind is StateKind.TAG and state.name == without)
         )
     return stays.without(data, none, metadata_of(context, [tag.snapshot], changelog=False))
 

@@ -12,7 +12,7 @@ from lakecore.model.retention import FilesDeleted
 from property_tests.profile import calls_of
 from tests.retention import data_files, expire, files_read, history, names
 from tests.stores import FailingStore, StoreFailure
-from tests.tables import held, put, reopened
+from tests.tables import held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -122,6 +122,43 @@ def test_files_stay_after_a_fast_forward_of_a_branch_with_another_history() -> N
     table.delete_tag("t4")
 
     assert held(reopened(table)).startswith("1 v4 | 2 x")
+
+
+def forwarded() -> Table:
+    """A table with the three newest snapshots of its branch `b`: two were written to the branch."""
+    table = new_table(write_only="true")
+    put(table, "1 a")
+    table.create_tag("start")
+    table.create_branch("b", tag="start")
+    for row in ("2 b", "3 c"):
+        put(table.branch("b"), row)
+    table.fast_forward("b")
+    return reopened(table)
+
+
+def test_files_stay_that_a_branch_has_written_before_a_fast_forward() -> None:
+    table = forwarded()
+    table.create_tag("keep")
+    table.overwrite(rows(table.schema, "9 z"))
+    expire(table)
+
+    assert table.delete_tag("keep").files == FilesDeleted()
+    assert held(reopened(table).branch("b")) == "1 a | 2 b | 3 c"
+
+
+def test_tag_that_a_fast_forward_has_left_behind_takes_no_live_file_with_it() -> None:
+    table = forwarded()
+    put(table, "4 d")
+    table.create_tag("old")
+    path = table.context.layout.tag("old")
+    kept = table.context.store.read(path)
+    put(table.branch("b"), "5 e")
+    table.fast_forward("b")
+    table.context.store.put(path, kept)  # as if the call had ended before it deleted the tag
+    table = reopened(table)
+
+    assert table.delete_tag("old").files.data_files == 1
+    assert held(reopened(table)) == "1 a | 2 b | 3 c | 5 e"
 
 
 def test_replaced_tag_leaves_no_files() -> None:
