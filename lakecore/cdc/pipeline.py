@@ -11,7 +11,7 @@ import re
 import signal
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.options import is_storage_option
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action, Arguments
+    from lakecore.cdc.retry import Outage
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.types import Json
@@ -98,8 +99,10 @@ class PipelineStatus:
     - `retries`: how often the run has tried to reach its source again;
     - `quarantine`: an entry for each table that is not followed any more: its name, the reason, the
       time, and the position that its target has reached;
-    - `requested`: tables that are to be read again; `not_read_again`: why the read failed, for
-      tables that are followed.
+    - `requested`: tables that are to be read again; `not_read_again`: why the read failed;
+    - `reachable`: whether the source answered when it was last needed; `unreachable_since`: else
+      the last contact, in UTC; `unreachable_seconds`: the time since then, and 0 if reachable. Then
+      the lag is at least that time, and its bytes are not known.
     """
 
     name: str
@@ -121,6 +124,17 @@ class PipelineStatus:
     tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     not_read_again: Mapping[str, str] = field(default_factory=dict)
     requested: tuple[str, ...] = ()
+    reachable: bool = True
+    unreachable_since: str | None = None
+    unreachable_seconds: float = 0.0
+    unreachable_reason: str | None = None
+
+    @property
+    def state(self) -> str:
+        """The state in two words, for people."""
+        if not self.reachable:
+            return "not reachable"
+        return "caught up" if self.caught_up else "catching up"
 
 
 def run_pipeline(
@@ -245,12 +259,29 @@ def status_of(
     """The status of a pipeline; None if it has not started yet."""
     store, root = state_store(catalog, state)
     files = StateFiles(store, f"{root}/{name}", ambient)
-    latest = files.latest()
-    if latest is None:
+    latest, outage = files.latest(), files.outage()
+    if latest is None and outage is None:
         return None
+    latest = latest or PipelineState(checkpoint=0, commit_user="")
     requested = {each for tables in files.requests().values() for each in tables}
     with stored(files.directory):
-        return _status(name, latest, requested, ambient.now_ms())
+        found = _status(name, latest, requested, ambient.now_ms())
+        return found if outage is None else _unreachable(found, outage, ambient.now_ms())
+
+
+def _unreachable(status: PipelineStatus, outage: Outage, now_ms: int) -> PipelineStatus:
+    seconds = max(now_ms - outage.contact_ms, 0) / 1000
+    return replace(
+        status,
+        caught_up=False,
+        lag_seconds=max(status.lag_seconds or 0.0, seconds),
+        lag_bytes=None,
+        retries=outage.retries,
+        reachable=False,
+        unreachable_since=outage.since,
+        unreachable_seconds=round(seconds, 1),
+        unreachable_reason=outage.reason,
+    )
 
 
 def _status(

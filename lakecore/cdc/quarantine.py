@@ -21,7 +21,7 @@ from lakecore.cdc.events import Checks, Mapped, Position, Source, SourceSchema, 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.model.types import Json
 
@@ -194,10 +194,16 @@ def check_named_columns(source: Source) -> None:
 
 
 class Quarantine:
-    """The tables that a pipeline has set aside. `news`: the tables that this run has set aside."""
+    """The tables that a pipeline has set aside. `news`: the tables that this run has set aside.
 
-    def __init__(self, policy: OnTableError) -> None:
+    `steps`: what brings a table back, which is a part of its reason.
+    """
+
+    def __init__(
+        self, policy: OnTableError, steps: Callable[[SourceTable], str] | None = None
+    ) -> None:
         self._policy = policy
+        self._steps = steps
         self._held: dict[SourceTable, SetAside] = {}
         self.news: list[SourceTable] = []
 
@@ -233,9 +239,13 @@ class Quarantine:
         """
         held = self._held.get(table)
         at = place_of(position) if held is None else held.position
+        reason = self._with_step(reason, table)
         self._held[table] = SetAside(table=table, reason=reason, time_ms=now_ms, position=at)
         if table not in self.news:
             self.news.append(table)
+
+    def _with_step(self, reason: str, table: SourceTable) -> str:
+        return reason if self._steps is None else f"{reason}. Next step: {self._steps(table)}"
 
     def covers(self, error: LakecoreError) -> bool:
         """Whether an error concerns only tables that are set aside already."""
@@ -261,7 +271,11 @@ class Quarantine:
             return []
         if self._policy is OnTableError.STOP and not is_wanted:
             return []
-        reasons = {table: str(each) for each in reversed(parts) for table in tables_of(each)}
+        reasons = {
+            table: self._with_step(str(each), table)
+            for each in reversed(parts)
+            for table in tables_of(each)
+        }
         added = [
             SetAside(table=each, reason=reasons[each], time_ms=now_ms, position=place_of(position))
             for each in sorted(reasons.keys() - self._held.keys())

@@ -58,12 +58,14 @@ from lakecore.cdc.sink_parts import (
     Rules,
     SinkSettings,
     TargetTable,
+    bytes_after,
     check_alone,
     check_source,
     does_not_fit,
     fitting,
     in_order,
     needed_changes,
+    next_step,
     no_table,
     position_properties,
     rate_of,
@@ -79,7 +81,6 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.io.ambient import Ambient
-    from lakecore.model.types import Json
 
 log = logging.getLogger("lakecore.cdc")
 
@@ -108,7 +109,8 @@ class Sink:
         self._unfit: dict[SourceTable, SourceSchema] = {}
         self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
-        self._quarantine = Quarantine(settings.on_table_error)
+        self._quarantine = Quarantine(settings.on_table_error, self._next_step)
+        self._reads_again = False
         self._requests = Requests(files)
         self._reads_on = False
         self._counted: dict[str, dict[str, int]] = {}
@@ -142,7 +144,9 @@ class Sink:
         begins = True
         seconds = self._settings.source_patience_seconds
         self._stops = stops
-        patience = self._patience = Patience(seconds, self._ambient, stops)
+        self._reads_again = isinstance(source, ReadsAgain)
+        tells = self.progress.tells(self._files.put_outage, reports)
+        patience = self._patience = Patience(seconds, self._ambient, stops, tells)
         try:
             while True:
                 try:
@@ -198,7 +202,7 @@ class Sink:
                     if self._checkpoint() and reports is not None:
                         reports(self.progress)
                     can_read = not ends and self._reader(source) is not None
-                    if can_read and (is_next or self._files.requests()):
+                    if can_read and (is_next or self._requests.due(self._ambient.now_ms())):
                         return False
                 if ends:
                     return True
@@ -226,6 +230,7 @@ class Sink:
             self._quarantine.restore(found.quarantine)
             self._requests.restore(found.partly_read)
             self._tell_quarantine(source)
+            self.progress.restore(found.metrics)
             if found.position is not None and isinstance(source, Resumes):
                 with stored(self._files.directory):
                     source.resume(found.position)
@@ -410,6 +415,13 @@ class Sink:
         self._drop()
         return True
 
+    def _next_step(self, table: SourceTable) -> str:
+        target = self._rules.target(table)
+        others = {each for each, name in self._routes.items() if name == target} - {table}
+        return next_step(
+            self._files.name, table, is_alone=not others, reads_again=self._reads_again
+        )
+
     def _drop(self) -> None:
         """Drop everything since the last checkpoint."""
         for target in self._targets.values():
@@ -462,7 +474,7 @@ class Sink:
         if reader is None:
             return False
         stops = self._settings.on_table_error is OnTableError.STOP
-        for table, requests in self._requests.open().items():
+        for table, requests in self._requests.due(self._ambient.now_ms()).items():
             route = self._routes.get(table)
             try:
                 if not self._restore(reader, table, requests):
@@ -476,7 +488,7 @@ class Sink:
                 is_begun = self._requests.partly.pop(table, None) is not None
                 how = "be read again only in part" if is_begun else "not be read again"
                 reason = f"it could {how}: {error}"
-                log.warning("table not read again. table=%s reason=%s", table, reason)
+                self.progress.not_read(table, reason, self._next_step(table))
                 is_unread = self._requests.is_unread(requests)
                 if is_unread and stops:
                     raise
@@ -484,10 +496,9 @@ class Sink:
                 is_there = not isinstance(error, NotFound)
                 if is_begun or (is_lost and is_there) or table in self._quarantine:
                     self._routes[table] = None
+                    self.progress.not_read_again.pop(str(table))
                     now_ms, position = self._ambient.now_ms(), self._state.position
                     self._quarantine.renew(table, reason, now_ms, position)
-                else:
-                    self.progress.not_read_again[str(table)] = reason
             self._tell_quarantine(source)
             self._checkpoint()
             if (partly := self._requests.partly.get(table)) is not None:
@@ -515,7 +526,8 @@ class Sink:
             try:
                 step = next(steps, None)
             except StorageError as error:
-                log.warning("table not read again yet. table=%s cause=%s", table, error)
+                wait = self._requests.postpone(table, requests, self._ambient.now_ms())
+                self.progress.not_read(table, error, f"none, it is tried again after {wait:.0f} s")
                 return False
             if step is None:
                 break
@@ -535,6 +547,7 @@ class Sink:
             else:
                 self._take(step)
         self._quarantine.release(table)
+        self.progress.not_read_again.pop(str(table), None)
         self._requests.partly.pop(table, None)
         if stop is None:
             log.info("table is followed again. table=%s target=%s", table, name)
@@ -697,7 +710,8 @@ class Sink:
         partly_read = tuple(self._requests.partly.values())
         moved = self._position != self._state.position or held != self._state.quarantine
         moved |= partly_read != self._state.partly_read
-        moved |= has_caught_up and self._position is not None
+        if self._position is not None:
+            moved |= has_caught_up or self.progress.has_news(self._state.metrics)
         if not moved and not self._rows and not forced:
             self._committed_ms = now_ms
             return False
@@ -713,16 +727,26 @@ class Sink:
         letters = None if self._letters is None else self._letters.hold(self._files, number)
         written = {name for name, each in prepared.items() if each}
         messages = {name: prepared[name] for name in prepared if name in {*written, *forced}}
+        followed = {*self._routes.values()}
+        aside = {self._rules.target(each.table) for each in held} - followed
         state = replace(
             self._state,
             checkpoint=number,
             position=self._position,
             messages=messages,
             letters=letters,
-            targets=tuple(sorted({*self._state.targets, *written})),
+            targets=tuple(sorted({*self._state.targets, *written} - aside)),
             quarantine=held,
             partly_read=partly_read,
-            metrics=self._metrics(now_ms),
+            metrics=self.progress.metrics(
+                self._state.metrics,
+                rows=self._rows,
+                time_ms=now_ms,
+                took_ms=self._took_ms,
+                recent=[[*pair] for pair in self._recent.pairs],
+                bytes_after=bytes_after(self._measures, self._position),
+                retries=0 if self._patience is None else self._patience.retries,
+            ),
         )
         self._files.put(state)
         self._state = state
@@ -746,32 +770,6 @@ class Sink:
         for name in self._missing & {*self._routes.values()}:
             raise self._gone(name)
         return True
-
-    def _metrics(self, now_ms: int) -> Mapping[str, Json]:
-        earlier = self._state.metrics.get("rows_total")
-        return {
-            "time_ms": now_ms,
-            "rows": self._rows,
-            "rows_total": (earlier if isinstance(earlier, int) else 0) + self._rows,
-            "recent": [[*pair] for pair in self._recent.pairs],
-            "took_ms": self._took_ms,
-            "bytes_after": self._bytes_after(),
-            "rows_left_out": self.progress.rows_left_out,
-            "retries": 0 if self._patience is None else self._patience.retries,
-            "caught_up": self.progress.caught_up,
-            "tables": {**self.progress.copied_tables()},
-            "left_out": dict(self.progress.left_out),
-            "not_read_again": dict(self.progress.not_read_again),
-        }
-
-    def _bytes_after(self) -> int | None:
-        """The bytes that the source has after the current position; None if not known."""
-        if self._measures is None or self._position is None:
-            return None
-        try:
-            return self._measures(self._position)
-        except LakecoreError:
-            return None
 
     def _commit(self, state: PipelineState, began_ms: int | None = None) -> None:
         """Commit what a checkpoint's state names, then delete the states before it.

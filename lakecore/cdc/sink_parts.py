@@ -8,10 +8,13 @@ sink therefore commits everything.
 from __future__ import annotations
 
 import json
+import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from operator import and_
+from shlex import quote
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,26 +25,31 @@ import pyarrow.compute as pc
 from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
 from lakecore.cdc.quarantine import OF_ALL_TABLES, OnTableError, SetAside, concern
 from lakecore.cdc.target_rules import target_names
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
 from lakecore.model.types import arrow_type
 from lakecore.options import POSTPONE_BUCKET, ChangelogProducer, MergeEngine
 from lakecore.rows.conform import KindRule, conform
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.events import ChangeBatch, Cleared
+    from lakecore.cdc.retry import Outage
     from lakecore.cdc.state import DeadLetters
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
+    from lakecore.model.types import Json
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
     from lakecore.table.writes.stream_write import StreamWrite
+
+
+log = logging.getLogger("lakecore.cdc")
 
 
 @runtime_checkable
@@ -129,7 +137,8 @@ class Progress:
     - `tables`: by target, the rows of each kind;
     - `rows_per_second`: of the last minute;
     - `quarantine`: the tables that are no longer followed; `newly_set_aside`: those of this run;
-    - `not_read_again`: why tables that are followed could not be read again as requested.
+    - `not_read_again`: why tables could not be read again as requested;
+    - `outage`: why the source cannot be reached now; None if it can.
     """
 
     checkpoint: int = 0
@@ -143,6 +152,7 @@ class Progress:
     position: Position | None = None
     caught_up: bool = False
     rows_per_second: float = 0.0
+    outage: Outage | None = None
 
     def count(self, target: str, batch: ChangeBatch) -> None:
         """Count the rows that are written to a target."""
@@ -155,14 +165,74 @@ class Progress:
     def copied_tables(self) -> dict[str, dict[str, int]]:
         return {name: {**kinds} for name, kinds in self.tables.items()}
 
+    def metrics(self, before: Mapping[str, Json], *, rows: int, **more: Json) -> dict[str, Json]:
+        """What a checkpoint of some rows stores for users, after what the one before has stored."""
+        earlier = before.get("rows_total")
+        return {
+            **more,
+            "rows": rows,
+            "rows_total": (earlier if isinstance(earlier, int) else 0) + rows,
+            "rows_left_out": self.rows_left_out,
+            "caught_up": self.caught_up,
+            "tables": {**self.copied_tables()},
+            "left_out": dict(self.left_out),
+            "not_read_again": dict(self.not_read_again),
+        }
+
+    def not_read(self, table: SourceTable, reason: object, step: str) -> None:
+        """Log and note why a table could not be read again, and what to do."""
+        told = f"{reason}. Next step: {step}"
+        log.error("table not read again. table=%s reason=%s", table, told)
+        self.not_read_again[str(table)] = told
+
+    def tells(
+        self,
+        stores: Callable[[Outage | None], None],
+        reports: Callable[[Progress], None] | None,
+    ) -> Callable[[Outage | None], None]:
+        """A function that notes, stores and reports whether the source can be reached."""
+
+        def tell(outage: Outage | None) -> None:
+            self.outage = outage
+            with suppress(LakecoreError):  # a note for the status is not worth the pipeline
+                stores(outage)
+            if outage is not None and reports is not None:
+                reports(self)
+
+        return tell
+
+    def has_news(self, stored: Mapping[str, Json]) -> bool:
+        """Whether the last checkpoint lacks something that a user should see at once."""
+        return (stored.get("not_read_again") or {}) != self.not_read_again
+
+    def restore(self, stored: Mapping[str, Json]) -> None:
+        """Continue with what an earlier run has stored: tables that still lack a read."""
+        found = stored.get("not_read_again")
+        if isinstance(found, dict):
+            self.not_read_again |= {name: str(each) for name, each in found.items()}
+
     def line(self, name: str) -> str:
         """One line about the run of the pipeline `name`."""
         state = "caught up" if self.caught_up else "catching up"
+        if self.outage is not None:
+            state = f"source not reachable since {self.outage.since}"
         return (
             f"{name}: checkpoint {self.checkpoint}, {self.rows} rows, "
             f"{self.rows_per_second:.0f} rows/s, {len(self.tables)} tables, {state}"
             + (f", {len(self.quarantine)} in quarantine" if self.quarantine else "")
         )
+
+
+def bytes_after(
+    measures: Callable[[Position], int | None] | None, position: Position | None
+) -> int | None:
+    """The bytes that a source has after a position; None if not known."""
+    if measures is None or position is None:
+        return None
+    try:
+        return measures(position)
+    except LakecoreError:
+        return None
 
 
 _MINUTE_MS, _SECOND_MS = 60_000, 1000
@@ -214,6 +284,20 @@ def check_source(
             source_before=dict(stored),
             source=dict(given),
         )
+
+
+def next_step(pipeline: str, table: SourceTable, *, is_alone: bool, reads_again: bool) -> str:
+    """What brings a table back that is set aside, or was not read again.
+
+    `is_alone`: whether the target has no other table; `reads_again`: whether the source can read a
+    table again.
+    """
+    if not reads_again:
+        return "drop its target, and start a pipeline with another --name for the table"
+    if not is_alone:
+        return "drop the target and remove the state of the pipeline, to read all its tables again"
+    resync = f"lakecore cdc resync {quote(pipeline)} --tables {quote(str(table))}"
+    return f"once the cause is solved, `{resync}`"
 
 
 def no_table(source: Mapping[str, str]) -> InvalidRequest:
@@ -644,7 +728,8 @@ class TargetTable:
             return keys.cast(schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidRequest(
-                "the key of the source has another type than the key of the target",
+                "the key of the source has another type than the key of the target: drop the "
+                "target",
                 table=self.identifier,
                 cause=error,
             ) from error

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from lakecore.cdc.events import ChangeBatch, Position, SourceTable
 from lakecore.cdc.quarantine import SetAside
 from lakecore.cdc.resync import PartlyRead
+from lakecore.cdc.retry import Outage
 from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.model.files import (
     CommitMessage,
@@ -247,6 +248,9 @@ class PipelineState:
     metrics: Mapping[str, Json] = field(default_factory=dict)
 
 
+_OUTAGE = "unreachable.json"
+
+
 class StateFiles:
     """The checkpoint files of one pipeline, in its own directory."""
 
@@ -256,6 +260,11 @@ class StateFiles:
         self._ambient = ambient
         self._base: tuple[str | None, _Tables] = (None, {})
         self._base_size = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return self.directory.rpartition("/")[2]
 
     def checkpoints(self) -> tuple[int, ...]:
         """The numbers of the checkpoints that have a file, in order."""
@@ -398,6 +407,23 @@ class StateFiles:
         else:
             self._store.delete(f"{self.directory}/{name}")
 
+    def put_outage(self, outage: Outage | None) -> None:
+        """Store that the source cannot be reached, or that it can (None)."""
+        path = f"{self.directory}/{_OUTAGE}"
+        if outage is None:
+            self._store.delete(path)
+        else:
+            self._store.put(path, json.dumps(outage.to_json()).encode())
+
+    def outage(self) -> Outage | None:
+        """Why the source cannot be reached; None if it can, or if nothing has tried."""
+        path = f"{self.directory}/{_OUTAGE}"
+        with stored(path):
+            try:
+                return Outage.from_json(_object(json.loads(self._store.read(path))))
+            except NotFound:
+                return None
+
     def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
         """Store dead letters of the next checkpoint under a temporary name. Returns the name."""
         name = f"held-rows-{checkpoint}-{self._ambient.new_uuid()}.jsonl"
@@ -445,16 +471,39 @@ class StateFiles:
         return f"{self.directory}/checkpoint-{checkpoint}.json"
 
 
+_WAIT_MIN, _WAIT_MAX = 10.0, 600.0
+
+
 class Requests:
     """The open requests of a pipeline. `partly`: the tables that are read in part."""
 
     def __init__(self, files: StateFiles) -> None:
         self._files = files
+        self._waits: dict[SourceTable, tuple[int, float | None, frozenset[str]]] = {}
         self.partly: dict[SourceTable, PartlyRead] = {}
 
     def restore(self, stored: Iterable[PartlyRead]) -> None:
         """Go back to the progress that is stored with the position."""
         self.partly = {each.table: each for each in stored}
+
+    def postpone(self, table: SourceTable, requests: frozenset[str], now_ms: int) -> float:
+        """Wait before a table is read again for these requests; returns the seconds.
+
+        The first attempt after a failure follows at once; then the waits double, up to 10 minutes.
+        """
+        _, before, known = self._waits.get(table, (0, None, requests))
+        is_first = before is None or known != requests
+        wait = 0.0 if is_first else min(max((before or 0) * 2, _WAIT_MIN), _WAIT_MAX)
+        self._waits[table] = now_ms + round(wait * 1000), wait, requests
+        return wait
+
+    def due(self, now_ms: int) -> dict[SourceTable, frozenset[str]]:
+        """The open requests that need not wait: by table, the names of its requests."""
+        found = self.open()
+        for table, (until_ms, _, requests) in self._waits.items():
+            if now_ms < until_ms and found.get(table) == requests:
+                del found[table]
+        return found
 
     def open(self) -> dict[SourceTable, frozenset[str]]:
         """By table, the names of its requests."""
@@ -491,6 +540,7 @@ class Requests:
 
     def done(self, table: SourceTable, names: Iterable[str]) -> None:
         """Remove a table from requests, and delete the requests that have no other table."""
+        self._waits.pop(table, None)
         for name in names:
             self._files.forget_request(name, table)
 

@@ -249,7 +249,8 @@ def _changes(
     decision = conversion(old, new, mapping)
     if decision is Conversion.REFUSE or (decision is Conversion.CHANGE and fixed):
         raise InvalidRequest(
-            "the type of a column changed at the source, and the table cannot follow",
+            "the type of a column changed at the source, and the table cannot follow: change it "
+            "back, exclude the column, or drop the target",
             column=column.name,
             type=have.type,
             source=column.type,
@@ -656,7 +657,7 @@ def _check_exact(have: TableSchema, given: SourceSchema, **facts: object) -> Non
         if conversion(kind, column.type) is Conversion.REFUSE:
             raise InvalidRequest(
                 "the type of a key makes one row of several rows of the source, or the source "
-                "has changed it. To mirror the table again, drop it and start a new pipeline",
+                "has changed it. To mirror the table again, drop the target",
                 **facts,
                 column=column.name,
                 type=kind,
@@ -670,7 +671,7 @@ def _check_key(have: TableSchema, given: SourceSchema, **facts: object) -> None:
     if states and set(given.primary_key) != set(have.primary_keys):
         raise InvalidRequest(
             "the table has another primary key than the source; --primary_keys states the key of "
-            "the table",
+            "the table. Otherwise change the key back, or drop the target",
             **facts,
             primary_key=have.primary_keys,
             source=given.primary_key,

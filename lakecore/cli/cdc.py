@@ -301,7 +301,8 @@ def _facts(name: str, progress: Progress) -> dict[str, object]:
         "rows": progress.rows,
         "rows_left_out": progress.rows_left_out,
         "rows_per_second": progress.rows_per_second,
-        "caught_up": progress.caught_up,
+        "caught_up": progress.caught_up and progress.outage is None,
+        "unreachable": None if progress.outage is None else progress.outage.to_json(),
         "tables": progress.tables,
         "left_out": progress.left_out,
         "not_read_again": progress.not_read_again,
@@ -372,7 +373,7 @@ def _status_text(found: Sequence[PipelineStatus], *, has_tables: bool) -> str:
         return "no pipelines"
     rows = [
         (
-            *(each.name, "caught up" if each.caught_up else "catching up", each.checkpoint),
+            *(each.name, each.state, each.checkpoint),
             *(each.age_seconds, each.lag_seconds),
             None if each.lag_bytes is None else show_bytes(each.lag_bytes),
             *(each.rows_total, each.rows_per_second, len(each.targets), len(each.quarantine)),
@@ -381,6 +382,12 @@ def _status_text(found: Sequence[PipelineStatus], *, has_tables: bool) -> str:
     ]
     lines = grid_lines(_STATUS_COLUMNS, rows, null="-")
     for status in found:
+        if not status.reachable:
+            lines.append(
+                f"{status.name}: the source is not reachable since {status.unreachable_since} "
+                f"({status.unreachable_seconds:.0f} s, {status.retries} retries): "
+                f"{status.unreachable_reason}"
+            )
         lines += [
             *(f"{status.name}: left out: {name}: {why}" for name, why in status.left_out.items()),
             *(

@@ -188,7 +188,7 @@ def _pipeline_part(pipelines: Sequence[PipelineStatus]) -> Html | None:
     rows: list[Record] = [
         {
             "pipeline": each.name,
-            "state": "caught up" if each.caught_up else "catching up",
+            "state": each.state,
             "lag_seconds": each.lag_seconds,
             "checkpoint": each.checkpoint,
             "checkpoint_age_seconds": each.age_seconds,

@@ -244,3 +244,23 @@ def test_a_target_that_is_dropped_while_it_is_followed_is_set_aside(at: int) -> 
     assert [row[0] for row in rows(catalog, "d.a")] == [1, 2, 4]
     assert [each.table for each in progress.quarantine] == [B]
     assert not catalog.table_exists("d.b")
+
+
+def test_a_reason_names_the_next_step() -> None:
+    class ReadsAgain(ListSource):
+        def can_read_again(self, after: Position | None) -> bool:
+            return after is not None
+
+        def read_again(self, *_: object) -> Iterator[Step]:
+            raise NotImplementedError
+
+    def reason(source: ListSource, rules: PlainRules | None = None) -> str:
+        _, sink = parts(MemoryStore(), rules, on_table_error=QUARANTINE)
+        (entry,) = sink.run(source, until_caught_up=True).quarantine
+        return entry.reason.partition(". Next step: ")[2]
+
+    resync = "once the cause is solved, `lakecore cdc resync p --tables s.b`"
+    assert reason(ReadsAgain(A_STEPS)) == resync
+    assert reason(ListSource(A_STEPS)).startswith("drop its target, and start a pipeline with")
+    shards = PlainRules(shards={"a": "all", "b": "all"})
+    assert "remove the state of the pipeline" in reason(ReadsAgain(A_STEPS), shards)

@@ -382,3 +382,84 @@ def test_a_source_that_cannot_do_it_is_named(
     monkeypatch.setattr("lakecore.cdc.pipeline._READS_AGAIN", ("other",))
     with pytest.raises(Unsupported, match="source=mysql"):
         ask("p", "b")
+
+
+class Failing(Again):
+    """A source that cannot read B again, and counts how often it was asked."""
+
+    error: LakecoreError = InvalidRequest("a value that no type holds")
+    asked = 0
+
+    def read_again(
+        self, table: SourceTable, after: Position, start: int | None = None
+    ) -> Iterator[Step]:
+        del table, after, start
+        self.asked += 1
+        raise self.error
+        yield  # an iterator
+
+
+def test_a_read_that_failed_is_an_error_with_a_next_step_and_is_in_the_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    parts(store)[1].run(Again(A_STEPS[:2]), until_caught_up=True)
+    files(store).request([B])
+    source = Failing(A_STEPS[:2])
+    run(store, source)
+
+    state = files(store).latest()
+    assert state is not None
+    (told,) = state.metrics["not_read_again"].values()  # type: ignore[union-attr]
+    assert told == (
+        "it could not be read again: a value that no type holds. Next step: once the cause is "
+        "solved, `lakecore cdc resync p --tables s.b`"
+    )
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == f"table not read again. table=s.b reason={told}"
+    assert source.asked == 1
+    again = run(store, Failing(A_STEPS[:2]), seed=5)
+    assert again.not_read_again == {"s.b": told}, "it is still not read"
+    files(store, seed=6).request([B])
+    assert run(store, Again(MORE), seed=7).not_read_again == {}
+    state = files(store).latest()
+    assert state is not None
+    assert state.metrics["not_read_again"] == {}
+
+
+def test_a_source_that_fails_for_one_table_is_not_asked_in_a_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    parts(store)[1].run(Again(A_STEPS[:2]), until_caught_up=True)
+    files(store).request([B])
+    _, sink = parts(store, seed=2)
+    ambient = sink._ambient  # noqa: SLF001
+    source, begun_ms = Failing(A_STEPS[:2]), ambient.now_ms()
+    source.error = StorageError("the table is locked")
+
+    def stops() -> bool:
+        ambient.sleep(0.5)
+        return ambient.now_ms() - begun_ms > 300_000
+
+    sink.run(source, stops=stops)
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert 5 < source.asked < 9
+    assert len(errors) == source.asked
+    assert "table=s.b reason=the table is locked. Next step: none, it is tried again" in errors[0]
+    state = files(store).latest()
+    assert state is not None
+    assert "the table is locked" in str(state.metrics["not_read_again"])
+    assert files(store).requests(), "the request is still open"
+
+
+def test_targets_are_those_that_are_followed() -> None:
+    store = set_aside()
+    state = files(store).latest()
+    assert state is not None
+    assert state.targets == ("d.a",)
+    files(store).request([B])
+    run(store, Again(MORE))
+    state = files(store).latest()
+    assert state is not None
+    assert state.targets == ("d.a", "d.b")

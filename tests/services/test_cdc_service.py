@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -118,11 +117,17 @@ def test_endpoint_shows_a_pipeline_of_mariadb(
         assert got(f"{address}/other")[0] == 404
         mariadb_log.kill()
         try:
-            time.sleep(2)
+            found = until(address, source_reachable=0, caught_up=0)
+            assert "lag_bytes" not in found
+            assert found["lag_seconds"] >= found["source_unreachable_seconds"] > 0
             assert got(f"{address}/live")[0] == 200
+            shown = ran(["cdc", "status", f"--warehouse={tmp_path}"]).out
+            assert "not reachable" in shown
+            assert "mysql_sync_database-m: the source is not reachable since 20" in shown
         finally:
             mariadb_log.start()
             eventually(lambda: connect(mariadb_log), "mariadb")
+        until(address, source_reachable=1, caught_up=1, source_unreachable_seconds=0)
 
 
 def test_log_of_postgres_has_a_size_and_a_token_is_asked_for(

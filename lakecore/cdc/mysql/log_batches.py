@@ -225,7 +225,8 @@ class ServerTexts:
                     for value, text in zip(some, row, strict=True):
                         if text is None:
                             raise InvalidRequest(
-                                "a value of the source is no text of its character set",
+                                "a value of the source is no text of its character set: "
+                                "correct it at the source, or exclude the column",
                                 charset=charset,
                                 value=value[:100],
                             )
@@ -567,7 +568,7 @@ class LogBatches:
             )
             return
         error = InvalidRequest(
-            "the binary log has a statement in place of rows: binlog_format must be ROW for every "
+            "the binary log has a statement in place of rows: set binlog_format to ROW in every "
             "session that changes mirrored tables",
             place=found.place,
             database=found.database,
