@@ -127,7 +127,12 @@ if TYPE_CHECKING:
         without_delay,
     )
     from lakecore.table.changes.wanted import PlannedRows, Wanted
-    from lakecore.table.commits.commit_change import delete_files, last_committed
+    from lakecore.table.commits.commit_change import (
+        EncodedFiles,
+        delete_files,
+        encode_files,
+        last_committed,
+    )
     from lakecore.table.compactions.compact_work import Failures, Tally, Work, do_work
     from lakecore.table.context import TableContext, crosses_partitions, reload_context
     from lakecore.table.file_reader.blob_resolution import followed
@@ -169,6 +174,7 @@ if TYPE_CHECKING:
     from lakecore.table.writes.batch_write import (
         Author,
         Evolution,
+        at_last_level,
         author,
         batch_writer,
         commit_append,
@@ -249,7 +255,9 @@ HOMES = {
         "StreamRequest begin commit_mark follow_from streamed without_delay"
     ),
     "lakecore.table.changes.wanted": "PlannedRows Wanted",
-    "lakecore.table.commits.commit_change": "delete_files last_committed",
+    "lakecore.table.commits.commit_change": (
+        "EncodedFiles delete_files encode_files last_committed"
+    ),
     "lakecore.table.compactions.compact_work": "Failures Tally Work do_work",
     "lakecore.table.context": "TableContext crosses_partitions reload_context",
     "lakecore.table.maintenance.consumers": "write_consumer",
@@ -276,8 +284,8 @@ HOMES = {
     "lakecore.table.verbs.row_writer": "Changed as_verbs_read commit_changes",
     "lakecore.table.verbs.statistics_verbs": "ColumnSketch analyze measured",
     "lakecore.table.writes.batch_write": (
-        "Author Evolution author batch_writer commit_append commit_overwrite committed_before "
-        "evolution_for spec_values type_changes_of"
+        "Author Evolution at_last_level author batch_writer commit_append commit_overwrite "
+        "committed_before evolution_for spec_values type_changes_of"
     ),
     "lakecore.table.writes.cross_partition": "read_hashes",
     "lakecore.table.writes.write": "TableWrite",

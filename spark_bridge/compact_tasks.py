@@ -14,10 +14,11 @@ Nothing becomes visible here: the driver commits the messages.
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
+
+import polars as pl
 
 from lakecore import CommitMessage, LakecoreError, Uncomputable
 from lakecore.distributed import (
@@ -75,10 +76,12 @@ class SparkRunner:
         if not works:
             return {}
         job = SYSTEM.new_uuid()
-        sizes: Counter[tuple[bytes, int]] = Counter()
-        for work in works:
-            sizes[work.partition, work.bucket] += _size(work)
-        report_skew(context, sizes, "the compaction", complete=True)
+        sizes = {
+            "partition": [work.partition for work in works],
+            "bucket": [work.bucket for work in works],
+            "size_bytes": [_size(work) for work in works],
+        }
+        report_skew(context, pl.DataFrame(sizes), "the compaction", complete=True)
         groups = packed([_size(work) for work in works], self.cores)
         task = CompactTask(table=describe(context), job=job, memory_bytes=self.memory_bytes)
         try:

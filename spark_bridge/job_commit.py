@@ -11,11 +11,12 @@ Files of lost attempts are removed after the commit.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from lakecore import CommitMessage, CommitResult, InvalidRequest, LakecoreError
 from lakecore.distributed import (
@@ -36,6 +37,7 @@ from spark_bridge.failures import DATA_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lakecore.distributed import EncodedFiles
     from spark_bridge.task import TaskOutcome
 
 
@@ -69,7 +71,7 @@ def publish(
     context: TableContext, outcomes: Sequence[TaskOutcome], how: Publication
 ) -> CommitResult:
     """Commit the files of the tasks once. If the commit certainly failed, remove the files."""
-    messages = [message for outcome in outcomes for message in outcome.messages]
+    messages, encoded = parts_of(outcomes)
     try:
         for outcome in outcomes:
             if outcome.failure is not None:
@@ -77,12 +79,60 @@ def publish(
         refuse_shared_buckets(context, outcomes, how.assigners)
     except DATA_ERRORS:
         delete_files(context, messages)
+        for each in encoded:
+            delete_files(context, each.messages())
         raise
     if how.evolution is not None:
         how.evolution.publish(context)
     if how.overwrite:
-        return commit_overwrite(context, messages, how.partition, how.by, dynamic=how.dynamic)
-    return commit_append(context, messages, how.by, skip_empty=how.skip_empty)
+        return commit_overwrite(
+            context, messages, how.partition, how.by, encoded=encoded, dynamic=how.dynamic
+        )
+    return commit_append(context, messages, how.by, encoded=encoded, skip_empty=how.skip_empty)
+
+
+def parts_of(
+    outcomes: Sequence[TaskOutcome],
+) -> tuple[Sequence[CommitMessage], Sequence[EncodedFiles]]:
+    """The messages of all outcomes, and the encoded files of those that have them."""
+    messages = [message for outcome in outcomes for message in outcome.messages]
+    return messages, [each.encoded for each in outcomes if each.encoded is not None]
+
+
+_WRITTEN = {
+    "partition": pl.Binary,
+    "bucket": pl.Int32,
+    "total_buckets": pl.Int32,
+    "size_bytes": pl.Int64,
+    "outcome": pl.Int32,
+}
+
+
+def files_of(outcomes: Sequence[TaskOutcome]) -> pl.DataFrame:
+    """Where the new files are, with their bytes, and the outcome that has them."""
+    stated = [
+        (
+            message.partition,
+            message.bucket,
+            message.total_buckets,
+            sum(file.size_bytes for file in message.new_files),
+            number,
+        )
+        for number, outcome in enumerate(outcomes)
+        for message in outcome.messages
+    ]
+    encoded = [
+        outcome.encoded.new.facts.select(
+            partition="_PARTITION",
+            bucket="_BUCKET",
+            total_buckets="_TOTAL_BUCKETS",
+            size_bytes="_FILE_SIZE",
+            outcome=pl.lit(number, pl.Int32),
+        )
+        for number, outcome in enumerate(outcomes)
+        if outcome.encoded is not None
+    ]
+    return pl.concat([pl.DataFrame(stated, schema=_WRITTEN, orient="row"), *encoded])
 
 
 def refuse_shared_buckets(
@@ -93,24 +143,28 @@ def refuse_shared_buckets(
     A task may write any bucket of the assigners whose keys it has. If two tasks have keys of the
     same assigner, both may have written the same key.
     """
-    schema, options = context.schema, context.options
-    if not schema.primary_keys:
+    options = context.options
+    if not context.schema.primary_keys:
         return
-    owners: Counter[tuple[bytes, int]] = Counter()
-    counts: defaultdict[bytes, set[int]] = defaultdict(set)
-    for outcome in outcomes:
-        owned = set()
-        for message in outcome.messages:
-            if message.bucket == POSTPONE_BUCKET:
-                continue
-            counts[message.partition].add(message.total_buckets)
-            owned.add(_owned(context, message, assigners))
-        owners.update(owned)
-    shared = [key for key, count in owners.items() if count > 1]
+    files = files_of(outcomes).filter(pl.col("bucket") != POSTPONE_BUCKET)
+    counts = pl.col("total_buckets").n_unique()
+    owned = files
+    if crosses_partitions(context):  # the unit that one task may write is the table
+        owned = files.with_columns(partition=pl.lit(b""), bucket=pl.lit(0))
+    elif options.bucket == -1:  # an assigner
+        owned = files.with_columns(pl.col("bucket") % assigners)
+    owners = pl.col("outcome").n_unique()
+    shared = owned.group_by("partition", "bucket", maintain_order=True).agg(owners)
     # If tasks decided on different numbers of buckets for a new partition, none had all its rows.
-    shared += [(partition, 0) for partition, found in counts.items() if len(found) > 1]
-    if shared:
-        partition, bucket = shared[0]
+    differing = files.group_by("partition", maintain_order=True).agg(
+        pl.lit(0).alias("bucket"), counts
+    )
+    found = [
+        *shared.filter(pl.col("outcome") > 1).iter_rows(),
+        *differing.filter(pl.col("total_buckets") > 1).iter_rows(),
+    ]
+    if found:
+        partition, bucket, _ = found[0]
         by_bucket = options.bucket > 0
         raise InvalidRequest(
             f"several tasks wrote the same {'bucket' if by_bucket else 'partition'}: write "
@@ -119,16 +173,8 @@ def refuse_shared_buckets(
             table=context.identifier,
             partition=dict(context.partitions.texts(partition)) if partition else {},
             bucket=bucket if by_bucket else "dynamic",
-            shared=len(shared),
+            shared=len(found),
         )
-
-
-def _owned(context: TableContext, message: CommitMessage, assigners: int) -> tuple[bytes, int]:
-    """The unit of a message that only one task may write: a bucket, an assigner, or the table."""
-    if crosses_partitions(context):
-        return b"", 0
-    bucket = message.bucket
-    return message.partition, bucket % assigners if context.options.bucket == -1 else bucket
 
 
 # --- job files -----------------------------------------------------------------------------------
@@ -151,18 +197,22 @@ def remove_leftovers(
     messages: Sequence[CommitMessage],
     buckets: Iterable[tuple[bytes, int]] = (),
     *,
+    encoded: Sequence[EncodedFiles] = (),
     lost: bool = True,
 ) -> int:
     """Remove the files of lost attempts from the written buckets. Returns their number.
 
-    `buckets`: more buckets that lost attempts may have written, by partition and number. `lost`: if
-    False, no attempt was lost, and nothing is listed.
+    `messages`, `encoded`: the committed files. `buckets`: more buckets that lost attempts may have
+    written, by partition and number. `lost`: if False, no attempt was lost, and nothing is listed.
     """
     if not lost:
         return 0
     kept = {name for message in messages for name in _names(message)}
+    kept |= {name for each in encoded for name in each.file_names()}
     layout = context.layout
     written = {(message.partition, message.bucket) for message in messages}
+    for part in (part for each in encoded for part in each.parts):
+        written.update(part.facts.select("_PARTITION", "_BUCKET").unique().iter_rows())
     directories = {
         layout.bucket_dir(context.partitions.path(partition), bucket)
         for partition, bucket in {*written, *buckets}

@@ -49,7 +49,13 @@ from lakecore import CommitConflict, InvalidRequest, LakecoreError, Table, Unsup
 from lakecore.distributed import BATCH_COMMIT_IDENTIFIER, Evolution, TableContext, author
 from spark_bridge.arguments import check_schema, evolved, overwrites_dynamically
 from spark_bridge.failures import DATA_ERRORS, raised_shallow
-from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.job_commit import (
+    Publication,
+    parts_of,
+    publish,
+    remove_files_of_job,
+    remove_leftovers,
+)
 from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.placement import assigners_of
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
@@ -370,8 +376,8 @@ class LakecoreWriter(DataSourceArrowWriter):
         if result.facts.get("already_committed"):
             remove_files_of_job(context, task.job)
         else:
-            written = [message for outcome in outcomes for message in outcome.messages]
-            remove_leftovers(context, task.job, written)
+            written, files = parts_of(outcomes)
+            remove_leftovers(context, task.job, written, encoded=files)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files of the tasks, if it is certain that no snapshot contains them.
@@ -509,9 +515,9 @@ class BatchWriter(DataSourceStreamArrowWriter):
         if result.facts.get("already_committed"):
             self._remove(context, own)
         else:
-            written = [message for outcome in outcomes for message in outcome.messages]
+            written, files = parts_of(outcomes)
             for job in {message.job for message in own}:
-                remove_leftovers(context, job, written)
+                remove_leftovers(context, job, written, encoded=files)
         if is_due(batchId, loop.compact_every):
             compact_in_loop(loop.source.open())
 

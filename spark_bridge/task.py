@@ -3,7 +3,8 @@
 1. The task creates a lakecore writer from a frozen value. The writer never compacts, and keeps its
    buffers within the task's memory budget; the largest buffer is spilled first.
 2. All file names begin with the id of the job, which identifies the files of lost attempts.
-3. The outcome, with the commit messages, is returned to the driver as one row of bytes.
+3. The outcome, with the commit messages, is returned to the driver as one row of bytes. Many
+   messages are encoded as a manifest, whose blocks the driver writes as they are.
 
 If a row does not fit, the outcome has a `failure`, which the driver raises: a retry of the task
 would fail too.
@@ -14,7 +15,7 @@ files that no snapshot names, and the driver removes them after its commit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -22,12 +23,15 @@ from pyspark import TaskContext
 from lakecore import CommitMessage, LakecoreError
 from lakecore.distributed import (
     SYSTEM,
+    EncodedFiles,
     Evolution,
     TableContext,
     TableDescriptor,
     WriteStart,
+    at_last_level,
     batch_writer,
     describe,
+    encode_files,
     of_job,
     read_base,
 )
@@ -41,6 +45,10 @@ if TYPE_CHECKING:
 
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"
+MESSAGES_MAX = 10_000
+"""About this many messages of a job reach the driver as objects."""
+MESSAGES_PER_TASK = 16
+"""The same for a task of a job whose number of tasks is unknown."""
 WRITE_ONLY = {"write-only": "true"}
 """Tasks never compact, because their duration would depend on the size of the buckets."""
 
@@ -52,7 +60,8 @@ class WriteTask:
     - `buckets`: the number of fixed buckets of a partition, else -1;
     - `columns`: the names of the table's columns, if the frame's names were replaced by numbers
       (otherwise empty), for the last columns of each batch;
-    - `assigners`: the number of tasks that share the dynamic buckets of a partition.
+    - `assigners`: the number of tasks that share the dynamic buckets of a partition;
+    - `messages_max`: a task with more messages encodes them.
     """
 
     table: TableDescriptor
@@ -63,11 +72,15 @@ class WriteTask:
     buckets: int
     assigners: int = 1
     columns: tuple[str, ...] = ()
+    messages_max: int = MESSAGES_PER_TASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """The result of a task: row count, times, and the messages to commit, or its failure."""
+    """The result of a task: row count, times, and the files to commit, or its failure.
+
+    `encoded` has the files of many messages; `messages` is then empty.
+    """
 
     partition: int
     attempt: int
@@ -76,6 +89,25 @@ class TaskOutcome:
     ended_ms: int
     messages: tuple[CommitMessage, ...]
     failure: LakecoreError | None = None
+    encoded: EncodedFiles | None = None
+
+    @property
+    def files(self) -> int:
+        """The number of files."""
+        if self.encoded is not None:
+            return sum(part.file_count for part in self.encoded.parts)
+        return sum(len(each.new_files) + len(each.changelog_files) for each in self.messages)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all files."""
+        if self.encoded is not None:
+            return sum(part.size_bytes for part in self.encoded.parts)
+        return sum(
+            file.size_bytes
+            for message in self.messages
+            for file in (*message.new_files, *message.changelog_files)
+        )
 
     @property
     def seconds(self) -> float:
@@ -133,9 +165,25 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
             writer.write(joined(_named(batches, task.columns)))
             return tuple(writer.prepare_commit()), writer.row_count
 
-    outcome = attempted(write)
+    outcome = answered(task, write)
     set_aside("write")
     return outcome
+
+
+def answered(
+    task: WriteTask, write: Callable[[], tuple[tuple[CommitMessage, ...], int]]
+) -> TaskOutcome:
+    """The outcome of this attempt of a task; the files of many messages are encoded."""
+    outcome = attempted(write)
+    messages = outcome.messages
+    if len(messages) <= task.messages_max:
+        return outcome
+    context = task.table.context(task.memory_bytes)
+    if task.overwrite:
+        # No other task has files of these buckets.
+        messages = tuple(at_last_level(context, messages))
+    encoded = encode_files(context, messages, task.job)
+    return outcome if encoded is None else replace(outcome, messages=(), encoded=encoded)
 
 
 def attempted(write: Callable[[], tuple[tuple[CommitMessage, ...], int]]) -> TaskOutcome:

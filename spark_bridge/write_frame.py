@@ -19,7 +19,6 @@ needs a `sequence.field` that decides which row is newest.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -50,12 +49,20 @@ from spark_bridge.arguments import (
 )
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.failures import DATA_ERRORS
-from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.job_commit import (
+    Publication,
+    files_of,
+    parts_of,
+    publish,
+    remove_files_of_job,
+    remove_leftovers,
+)
 from spark_bridge.placement import Owner, Routing, assigners_of, owner_of, parallelism
 from spark_bridge.settings import GROUPS, rebalanced, require_version, settings, transfer
 from spark_bridge.spread import OUTCOME_SCHEMA, SkewedBucket, all_answers, answers, report_skew
 from spark_bridge.task import (
     MEMORY_PER_TASK,
+    MESSAGES_MAX,
     TaskOutcome,
     WriteTask,
     grouped_function,
@@ -214,6 +221,8 @@ def write_as(  # noqa: PLR0913  what `write` takes
     owner = owner_of(
         df, context, tasks, base=task.base, assigners=how.assigners, overwrite=how.overwrite
     )
+    if owner.tasks:
+        task = replace(task, messages_max=MESSAGES_MAX // owner.tasks)
     by_group = by == "group" and owner.routing is not Routing.NONE
     try:
         outcomes, lost = _run(df, task, owner, by_group=by_group)
@@ -230,8 +239,8 @@ def write_as(  # noqa: PLR0913  what `write` takes
     if result.facts.get("already_committed"):
         leftovers = remove_files_of_job(context, task.job)
     else:
-        messages = [message for outcome in outcomes for message in outcome.messages]
-        leftovers = remove_leftovers(context, task.job, messages, lost=lost)
+        messages, encoded = parts_of(outcomes)
+        leftovers = remove_leftovers(context, task.job, messages, encoded=encoded, lost=lost)
     if not how.overwrite and result.rows and hides_level_0(context.schema, context.options):
         warn(
             f"reads of {context.identifier} leave out the rows until they are compacted: "
@@ -239,17 +248,7 @@ def write_as(  # noqa: PLR0913  what `write` takes
         )
     distribution = owner.routing.value + (", by group" if by_group else "")
     written = _result(result, outcomes, leftovers, distribution)
-    return replace(written, skewed=report_skew(context, _sizes(outcomes), "the write"))
-
-
-def _sizes(outcomes: tuple[TaskOutcome, ...]) -> Mapping[tuple[bytes, int], int]:
-    """The bytes written to each partition and bucket."""
-    sizes: Counter[tuple[bytes, int]] = Counter()
-    for outcome in outcomes:
-        for message in outcome.messages:
-            key = (message.partition, message.bucket)
-            sizes[key] += sum(file.size_bytes for file in message.new_files)
-    return sizes
+    return replace(written, skewed=report_skew(context, files_of(outcomes), "the write"))
 
 
 @named_arguments
@@ -362,12 +361,8 @@ def _result(
             partition=outcome.partition,
             attempt=outcome.attempt,
             rows=outcome.rows,
-            files=sum(len(m.new_files) + len(m.changelog_files) for m in outcome.messages),
-            bytes=sum(
-                file.size_bytes
-                for message in outcome.messages
-                for file in (*message.new_files, *message.changelog_files)
-            ),
+            files=outcome.files,
+            bytes=outcome.size_bytes,
             seconds=outcome.seconds,
         )
         for outcome in outcomes

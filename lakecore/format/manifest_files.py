@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable
 from lakecore.format.avro_container import (
     BLOCK_SIZE_BYTES,
+    Frame,
     codec_of,
     compress,
     container,
@@ -121,6 +122,12 @@ def encode_manifest(
         for entry in entries
     )
     return encoded(MANIFEST_SCHEMA, records, compression, file_format)
+
+
+def joined_manifests(manifests: Sequence[bytes], compression: str) -> bytes:
+    """One manifest with the entries of Avro manifests that were encoded with this compression."""
+    blocks = [block for data in manifests for block in Frame(data, "a manifest").blocks()]
+    return container(MANIFEST_SCHEMA, blocks, compression)
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:

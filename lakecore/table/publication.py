@@ -30,7 +30,7 @@ from lakecore.format import metadata
 from lakecore.io.history import History
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
@@ -48,7 +48,7 @@ class SnapshotProposal:
     snapshot: Snapshot
     data: bytes
     base: Snapshot | None
-    delta: Sequence[ManifestEntry]
+    delta: Iterable[ManifestEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

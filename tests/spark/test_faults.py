@@ -111,8 +111,7 @@ def test_driver_that_dies_after_the_commit_does_not_write_again(
 ) -> None:
     table = table_at(tmp_path / "t", bucket="2")
 
-    def die(*_: object, lost: bool) -> None:
-        del lost
+    def die(*_: object, **__: object) -> None:
         raise _Died
 
     with monkeypatch.context() as patch:

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 
+def files_of(sizes: dict[int, int]) -> pl.DataFrame:
+    """A file of these bytes in each bucket."""
+    return (
+        pl.DataFrame({"bucket": sizes.keys(), "size_bytes": sizes.values()})
+        .with_columns(partition=pl.lit(bytes(12)))
+        .select("partition", "bucket", "size_bytes")
+    )
+
+
 @pytest.mark.parametrize(
     ("buckets", "sizes", "expected"),
     [
@@ -41,9 +50,7 @@ def test_large_buckets_among_others(
     expected: list[int],
 ) -> None:
     context = table_at(tmp_path / "t", bucket=buckets).context
-    found = report_skew(
-        context, {(bytes(12), bucket): size for bucket, size in sizes.items()}, "a job"
-    )
+    found = report_skew(context, files_of(sizes), "a job")
 
     assert [each.bucket for each in found] == expected
     assert [record.levelname for record in caplog.records] == ["WARNING"] * bool(expected)
@@ -56,11 +63,12 @@ def test_large_buckets_among_others(
 
 def test_buckets_that_need_no_compaction_are_not_taken_for_empty(tmp_path: Path) -> None:
     context = table_at(tmp_path / "t", bucket="8").context
-    sizes = {(bytes(12), 3): 900 * MIB}
+    sizes = {3: 900 * MIB}
 
-    assert report_skew(context, sizes, "a job", complete=True) == ()
-    sizes |= {(bytes(12), 4): 10 * MIB}
-    assert [each.bucket for each in report_skew(context, sizes, "a job", complete=True)] == [3]
+    assert report_skew(context, files_of(sizes), "a job", complete=True) == ()
+    sizes |= {4: 10 * MIB}
+    found = report_skew(context, files_of(sizes), "a job", complete=True)
+    assert [each.bucket for each in found] == [3]
 
 
 def test_write_and_compaction_name_the_bucket(

@@ -50,6 +50,7 @@ from lakecore.model.snapshot import (
 )
 from lakecore.plan.row_ids import with_row_ids
 from lakecore.table.commits.commit_change import (
+    AllEntries,
     Change,
     CommitRequest,
     Inherited,
@@ -70,7 +71,7 @@ from lakecore.table.reads.scan import live_in, live_in_partitions
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from lakecore.io.ambient import Ambient
@@ -190,9 +191,10 @@ def next_snapshot(
     change, latest, delta = step.change, step.latest, step.delta
     before = Inherited.of(latest)
     base_list, base_size = manifests.write_base(latest)
-    delta_list, delta_size = manifests.write_delta(delta)
+    delta_list, delta_size = manifests.write_delta(delta, [each.new for each in change.encoded])
+    told = [each.changelog for each in change.encoded if each.changelog is not None]
     changelog_list, changelog_size = (
-        manifests.write_delta(change.changelog) if change.changelog else (None, None)
+        manifests.write_delta(change.changelog, told) if change.changelog or told else (None, None)
     )
     index_manifest = manifests.write_indexes(
         latest, change.indexes, change.deleted_indexes, step.cleared
@@ -200,7 +202,8 @@ def next_snapshot(
     delta_rows = sum(
         entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
         for entry in delta
-    )
+    ) + sum(each.new.row_count for each in change.encoded)
+    changelog_rows = sum(entry.file.row_count for entry in change.changelog)
     records_before = before.total_record_count
     if records_before is None:
         live = None if latest is None else context.history.live_facts(latest)[1]
@@ -222,7 +225,7 @@ def next_snapshot(
         time_ms=context.ambient.now_ms(),
         total_record_count=records_before + delta_rows,
         delta_record_count=delta_rows,
-        changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
+        changelog_record_count=changelog_rows + sum(each.row_count for each in told) or None,
         watermark=_later(before.watermark, request.watermark),
         statistics=request.statistics or _kept_statistics(context, latest, step.schema_id),
         properties=request.properties,
@@ -359,6 +362,7 @@ class _Committer:
     def result(self, before: CommitResult | None = None) -> CommitResult:
         """The result; `before` is the result of an earlier commit of the same messages."""
         entries = [entry for _, delta in self._snapshots for entry in delta]
+        encoded = [each.new for each in self._request.encoded if self._snapshots]
         added = [entry.file for entry in entries if entry.kind is FileKind.ADD]
         deleted = [entry.file for entry in entries if entry.kind is FileKind.DELETE]
         snapshot_ids = tuple(snapshot.id for snapshot, _ in self._snapshots)
@@ -371,10 +375,12 @@ class _Committer:
             )
         return CommitResult(
             snapshot_ids=snapshot_ids,
-            rows=sum(f.row_count for m in messages for f in m.new_files),
-            files_added=len(added),
+            rows=sum(f.row_count for m in messages for f in m.new_files)
+            + sum(each.new.row_count for each in self._request.encoded),
+            files_added=len(added) + sum(each.file_count for each in encoded),
             files_deleted=len(deleted),
-            bytes_added=sum(file.size_bytes for file in added),
+            bytes_added=sum(file.size_bytes for file in added)
+            + sum(each.size_bytes for each in encoded),
             bytes_deleted=sum(file.size_bytes for file in deleted),
             attempts=self._attempts,
             commit_user=self._request.user,
@@ -477,7 +483,8 @@ class _Committer:
                 self._manifests.remove()
                 return change
             raise
-        if not self._publish(snapshot, latest, step.delta):
+        entries = AllEntries(step.delta, change.encoded) if change.encoded else step.delta
+        if not self._publish(snapshot, latest, entries):
             # The deletions of an overwrite, and row ids, depend on the previous snapshot.
             is_kept = not step.stamped and change.kind is not CommitKind.OVERWRITE
             self._manifests.lose(deltas=is_kept)
@@ -485,7 +492,8 @@ class _Committer:
         self._unhinted = snapshot
         context.history.commits.note(latest, snapshot)
         context.history.confirm(snapshot)
-        context.history.learn(latest, snapshot, step.delta)
+        if not change.encoded:
+            context.history.learn(latest, snapshot, step.delta)
         self._made(snapshot, step.delta)
         self._latest = snapshot  # a second snapshot needs no look-up
         log.info(
@@ -493,7 +501,8 @@ class _Committer:
             context.identifier,
             snapshot.id,
             snapshot.commit_kind,
-            sum(entry.kind is FileKind.ADD for entry in step.delta),
+            sum(entry.kind is FileKind.ADD for entry in step.delta)
+            + sum(each.new.file_count for each in change.encoded),
             sum(entry.kind is FileKind.DELETE for entry in step.delta),
             self._attempts,
         )
@@ -544,7 +553,7 @@ class _Committer:
         return step.numbered(self._context.options)
 
     def _publish(
-        self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
+        self, snapshot: Snapshot, base: Snapshot | None, delta: Iterable[ManifestEntry]
     ) -> bool:
         """Publish the snapshot. Returns False if another snapshot has or had its number."""
         assert snapshot.uuid is not None

@@ -454,8 +454,9 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
         for entry in change.delta
         if entry.kind is FileKind.ADD and entry.file.name not in moved
     }
+    jobs = {each.job for each in change.encoded}
     for entry in entries:
-        if entry.identity in mine:
+        if entry.identity in mine or any(job in entry.file.name for job in jobs):
             raise AlreadyExists(
                 "the messages were committed before: a file that they add is in the table",
                 file=entry.file.name,
@@ -468,18 +469,24 @@ def _check_written(context: TableContext, change: Change, newest: int) -> None:
 
     The first snapshot fixes some rules; a writer may have opened the table earlier.
     """
-    for message in change.messages:
-        empty = message.base_snapshot_id is None
-        for schema_id in sorted({file.schema_id for file in message.new_files} - {newest}):
-            before, after = _by_schemas(context, schema_id, newest)
-            if not may_follow(before, after, empty=empty):
-                raise CommitConflict(
-                    "the table's options have changed since its writer opened it: open it again, "
-                    "and write the rows again",
-                    table=context.identifier,
-                    schema_id=schema_id,
-                    newest_schema_id=newest,
-                )
+    written = {
+        (message.base_snapshot_id is None, file.schema_id)
+        for message in change.messages
+        for file in message.new_files
+    }
+    written |= {(each.base_snapshot_id is None, each.schema_id) for each in change.encoded}
+    for empty, schema_id in sorted(written):
+        if schema_id == newest:
+            continue
+        before, after = _by_schemas(context, schema_id, newest)
+        if not may_follow(before, after, empty=empty):
+            raise CommitConflict(
+                "the table's options have changed since its writer opened it: open it again, "
+                "and write the rows again",
+                table=context.identifier,
+                schema_id=schema_id,
+                newest_schema_id=newest,
+            )
 
 
 def _check_rules(context: TableContext, change: Change, newest: int) -> None:

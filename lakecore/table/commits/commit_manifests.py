@@ -21,7 +21,8 @@ import polars as pl
 from lakecore.errors import LakecoreError
 from lakecore.format import metadata
 from lakecore.format.layout import index_manifest_name, manifest_list_name, manifest_name
-from lakecore.format.manifest_files import decode_entries, encode_entries
+from lakecore.format.manifest_files import decode_entries, encode_entries, joined_manifests
+from lakecore.format.manifest_records import DEFAULT_FORMAT
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
 from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import IndexEntry, ManifestEntry, ManifestFile
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from lakecore.model.arrow_arrays import Ints
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
+    from lakecore.table.commits.commit_change import EncodedEntries
 
     Write = Callable[[pl.DataFrame], list[ManifestFile]]
 
@@ -284,17 +286,20 @@ class ManifestWriter:
         self._merge = _Merge(names, merged, paths) if paths else None
         return merged
 
-    def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
+    def write_delta(
+        self, entries: Sequence[ManifestEntry], encoded: Sequence[EncodedEntries] = ()
+    ) -> tuple[str, int]:
         """Write these entries as new manifests and their list. Returns the list's name and size.
 
         A list that an earlier attempt wrote is used again.
         """
         for delta in self._deltas:
-            if delta.entries == entries:
+            if delta.entries == entries and delta.encoded == encoded:
                 return delta.written
         first = len(self._paths)
-        written = self._write_list(self._write_entries(entries))
-        self._deltas.append(_Delta(entries, tuple(self._paths[first:]), written))
+        manifests = [*self._write_entries(entries), *self._write_encoded(encoded)]
+        written = self._write_list(manifests)
+        self._deltas.append(_Delta(entries, encoded, tuple(self._paths[first:]), written))
         return written
 
     def write_indexes(
@@ -366,6 +371,20 @@ class ManifestWriter:
         known = tuple(entries) if len(entries) <= _REMEMBERED_MAX else ()
         return [self._write_manifest(data, _Contents.of_entries(entries), known)]
 
+    def _write_encoded(self, encoded: Sequence[EncodedEntries]) -> Iterator[ManifestFile]:
+        """New manifests with these entries, in order, each of the target size or larger."""
+        options = self._context.options
+        target, compression = options.manifest_target_file_size_bytes, options.manifest_compression
+        frame_bytes = len(joined_manifests([], compression))
+        for group in _groups(encoded, target, frame_bytes):
+            if options.manifest_format == DEFAULT_FORMAT:
+                data = joined_manifests([each.data for each in group], compression)
+                facts = pl.concat([each.facts for each in group])
+                yield self._write_manifest(data, _Contents.of_columns(facts))
+            else:
+                parts = [decode_entries(each.data, "a task's manifest") for each in group]
+                yield from self._write_columns(pl.concat(parts))
+
     def _write_manifest(
         self, data: bytes, contents: _Contents, entries: Sequence[ManifestEntry] = ()
     ) -> ManifestFile:
@@ -392,11 +411,33 @@ class ManifestWriter:
         self._context.store.put(path, data)
 
 
+def _groups(
+    encoded: Sequence[EncodedEntries], target_size_bytes: int, frame_bytes: int
+) -> Sequence[Sequence[EncodedEntries]]:
+    """The entries in groups of the target size or larger; a smaller one only if it is alone.
+
+    `frame_bytes`: what each manifest has besides its blocks, and a group has once.
+    """
+    groups: list[list[EncodedEntries]] = []
+    size_bytes = target_size_bytes
+    for each in encoded:
+        if size_bytes >= target_size_bytes:
+            groups.append([])
+            size_bytes = frame_bytes
+        groups[-1].append(each)
+        size_bytes += len(each.data) - frame_bytes
+    if size_bytes < target_size_bytes and len(groups) > 1:
+        last = groups.pop()
+        groups[-1] += last
+    return groups
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Delta:
     """Written entries: the paths of their files, and the name and size of their list."""
 
     entries: Sequence[ManifestEntry]
+    encoded: Sequence[EncodedEntries]
     paths: tuple[str, ...]
     written: tuple[str, int]
 

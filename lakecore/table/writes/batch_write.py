@@ -44,6 +44,7 @@ from lakecore.table.commits.commit import (
     log_lost_compaction,
 )
 from lakecore.table.commits.commit_change import (
+    EncodedFiles,
     Seen,
     check_watermark,
     committed,
@@ -461,21 +462,28 @@ def commit_overwrite(
     partition: Mapping[str, object],
     by: Author,
     *,
+    encoded: Sequence[EncodedFiles] = (),
     dynamic: bool,
 ) -> CommitResult:
-    """Replace the rows of some partitions by the rows of the messages, in one commit."""
+    """Replace the rows of some partitions by the rows of the messages, in one commit.
+
+    The `encoded` files are the only ones of their buckets, and at their level (`at_last_level`).
+    """
     chosen = matching(context, [partition]) if partition else everything
+    of_all = [*messages, *(part for each in encoded for part in each.partitions())]
     if partition:
-        outside = _outside(chosen, messages)
+        outside = _outside(chosen, of_all)
         if outside:
             delete_files(context, messages)
+            for each in encoded:
+                delete_files(context, each.messages())
             raise InvalidRequest(
                 "the data has rows outside the partition to overwrite",
                 table=context.identifier,
                 partitions=[dict(context.partitions.texts(each)) for each in outside[:3]],
             )
     elif dynamic and context.schema.partition_keys:
-        if not messages:
+        if not of_all:
             # No partition is replaced; record the identifier as for a write without rows.
             force = records_nothing(context, by.identifier)
             return commit_and_maintain(
@@ -488,7 +496,7 @@ def commit_overwrite(
                     force=force,
                 ),
             )
-        chosen = written_by(messages)
+        chosen = written_by(of_all)
     messages = at_last_level(context, messages)
     at_once = in_one_snapshot(context, messages)
     delete_left_out(context, messages, at_once)
@@ -498,6 +506,7 @@ def commit_overwrite(
         identifier=by.identifier,
         watermark=by.watermark,
         overwrite=chosen,
+        encoded=encoded,
     )
     return commit_or_clean(context, request)
 
@@ -522,11 +531,15 @@ def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResu
     The files of the messages are removed if the commit certainly failed, or was already made
     before.
     """
-    result = commit_and_maintain(
-        context, request, on_failure=lambda: delete_files(context, request.messages)
-    )
-    if result.facts.get("already_committed"):
+
+    def clean() -> None:
         delete_files(context, request.messages)
+        for each in request.encoded:
+            delete_files(context, each.messages())
+
+    result = commit_and_maintain(context, request, on_failure=clean)
+    if result.facts.get("already_committed"):
+        clean()
     return result
 
 
@@ -580,14 +593,17 @@ def commit_append(
     messages: Sequence[CommitMessage],
     by: Author,
     *,
+    encoded: Sequence[EncodedFiles] = (),
     skip_empty: bool = False,
 ) -> CommitResult:
-    """Add the files of the messages in one commit. If it certainly failed, remove them.
+    """Add the files of the messages, and the encoded ones, in one commit.
 
-    With `skip_empty`, a commit without messages makes no snapshot, whatever its identifier.
+    If it certainly failed, removes them. With `skip_empty`, a commit without files makes no
+    snapshot, whatever its identifier.
     """
     force = not skip_empty and records_nothing(context, by.identifier)
-    return commit_or_clean(context, _request(messages, by, force=force))
+    request = replace(_request(messages, by, force=force), encoded=encoded)
+    return commit_or_clean(context, request)
 
 
 def committed_before(context: TableContext, by: Author) -> CommitResult | None:
