@@ -371,8 +371,10 @@ def test_server_without_a_full_log_is_refused() -> None:
         servers.eventually(lambda: connect(plain), plain.name)
         source = MySqlSource(MySqlSettings.parse(conf(plain, "d")), SYSTEM)
 
+        found = [str(each) for each in source.problems()]
+        assert any("variable=binlog_row_metadata" in each for each in found)
         with pytest.raises(lc.InvalidRequest, match="variable=binlog_row_metadata"):
-            source.tables()
+            next(source.steps(None))
 
 
 @pytest.mark.parametrize("action", ["mysql_sync_table", "mysql_sync_database"])

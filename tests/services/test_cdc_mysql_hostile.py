@@ -547,7 +547,7 @@ def test_killed_connection_goes_on_and_a_purged_log_is_told(server: Server, curs
     [
         ("SELECT", "BINLOG MONITOR"),
         ("SELECT, BINLOG MONITOR", "REPLICATION SLAVE"),
-        ("REPLICATION SLAVE, BINLOG MONITOR", "no table to follow"),
+        ("REPLICATION SLAVE, BINLOG MONITOR", "hides it from the user: correct database-name"),
     ],
 )
 def test_user_without_a_right_is_told_which(

@@ -28,7 +28,7 @@ def test_blocks_of_the_pages_mirror_a_database(mariadb_log: Server, tmp_path: Pa
     cursor = connect(server)
     place = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
-    environment["MIRROR_PASSWORD"] = "a-password"
+    environment |= {"MIRROR_PASSWORD": "a-password", "COLUMNS": "80"}
     printed = []
     prepared, step, rest = (DOCS / "cdc-mysql.md").read_text().partition("## 2.")
     pages = prepared + (DOCS / "cdc.md").read_text() + step + rest
