@@ -289,6 +289,7 @@ def _status(
 ) -> PipelineStatus:
     metrics, position = latest.metrics, latest.position or {}
     recent, tables = metrics.get("recent"), metrics.get("tables")
+    followed = metrics.get("followed")
     return PipelineStatus(
         name=name,
         checkpoint=latest.checkpoint,
@@ -307,7 +308,7 @@ def _status(
         not_read_again=_texts(metrics.get("not_read_again")),
         requested=tuple(map(str, sorted(requested))),
         quarantine=tuple(each.to_json() for each in latest.quarantine),
-        targets=latest.targets,
+        targets=tuple(sorted(followed)) if isinstance(followed, dict) else latest.targets,
         tables=_counts(tables),
     )
 

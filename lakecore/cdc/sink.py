@@ -727,20 +727,22 @@ class Sink:
         letters = None if self._letters is None else self._letters.hold(self._files, number)
         written = {name for name, each in prepared.items() if each}
         messages = {name: prepared[name] for name in prepared if name in {*written, *forced}}
-        followed = {*self._routes.values()}
-        aside = {self._rules.target(each.table) for each in held} - followed
+        targets = {*self._state.targets, *written}
+        routed = {each for each in self._routes.values() if each}
+        aside = {self._rules.target(each.table) for each in held} - routed
         state = replace(
             self._state,
             checkpoint=number,
             position=self._position,
             messages=messages,
             letters=letters,
-            targets=tuple(sorted({*self._state.targets, *written} - aside)),
+            targets=tuple(sorted(targets)),
             quarantine=held,
             partly_read=partly_read,
             metrics=self.progress.metrics(
                 self._state.metrics,
                 rows=self._rows,
+                followed=dict.fromkeys(sorted((targets | routed) - aside), 1),
                 time_ms=now_ms,
                 took_ms=self._took_ms,
                 recent=[[*pair] for pair in self._recent.pairs],

@@ -545,7 +545,7 @@ class Requests:
             self._files.forget_request(name, table)
 
 
-_PARTS = (("position", "columns"), ("metrics", "tables"))
+_PARTS = (("position", "columns"), ("metrics", "tables"), ("metrics", "followed"))
 """The members of a state with entries about single tables: their parent and their name."""
 _SPLIT = True
 """The placeholder of such a member."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.cdc.events import Altered, Cleared, SourceTable, Step
-from lakecore.cdc.pipeline import request_resync
+from lakecore.cdc.pipeline import request_resync, status_of
 from lakecore.cdc.quarantine import OnTableError
 from lakecore.cdc.state import Requests, StateFiles
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
@@ -453,13 +453,22 @@ def test_a_source_that_fails_for_one_table_is_not_asked_in_a_loop(
     assert files(store).requests(), "the request is still open"
 
 
-def test_targets_are_those_that_are_followed() -> None:
+def test_targets_of_the_status_are_those_that_are_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = set_aside()
-    state = files(store).latest()
-    assert state is not None
-    assert state.targets == ("d.a",)
+    monkeypatch.setattr("lakecore.cdc.pipeline.state_store", lambda *_: (store, "w/.cdc"))
+
+    def targets() -> tuple[str, ...]:
+        found = status_of(parts(store)[0], "p", None, seeded(8))
+        assert found is not None
+        return found.targets
+
+    assert targets() == ("d.a",)
     files(store).request([B])
     run(store, Again(MORE))
-    state = files(store).latest()
-    assert state is not None
-    assert state.targets == ("d.a", "d.b")
+    assert targets() == ("d.a", "d.b")
+    empty = [*MORE, [batch(SourceTable("s", "c"), ONE)]]
+    _, sink = parts(store, seed=9, takes_new_tables=True, on_table_error=QUARANTINE)
+    sink.run(Again(empty), until_caught_up=True)
+    assert targets() == ("d.a", "d.b", "d.c")
