@@ -128,7 +128,9 @@ if TYPE_CHECKING:
     )
     from lakecore.table.changes.wanted import PlannedRows, Wanted
     from lakecore.table.commits.commit_change import (
+        EncodedEntries,
         EncodedFiles,
+        check_files_are_there,
         delete_files,
         encode_files,
         last_committed,
@@ -256,7 +258,7 @@ HOMES = {
     ),
     "lakecore.table.changes.wanted": "PlannedRows Wanted",
     "lakecore.table.commits.commit_change": (
-        "EncodedFiles delete_files encode_files last_committed"
+        "EncodedEntries EncodedFiles check_files_are_there delete_files encode_files last_committed"
     ),
     "lakecore.table.compactions.compact_work": "Failures Tally Work do_work",
     "lakecore.table.context": "TableContext crosses_partitions reload_context",

@@ -11,6 +11,9 @@ Files of lost attempts are removed after the commit.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,27 +21,38 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from lakecore import CommitMessage, CommitResult, InvalidRequest, LakecoreError
+from lakecore import (
+    CommitMessage,
+    CommitResult,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    Unsupported,
+)
 from lakecore.distributed import (
+    BATCH_COMMIT_IDENTIFIER,
     BUCKET_PREFIX,
     JOB_ID_LENGTH,
     MANAGED_BLOB_SUFFIX,
     POSTPONE_BUCKET,
     Author,
+    EncodedEntries,
+    EncodedFiles,
     Evolution,
     TableContext,
+    at_last_level,
+    check_files_are_there,
     commit_append,
     commit_overwrite,
     crosses_partitions,
     delete_files,
+    encode_files,
 )
 from spark_bridge.failures import DATA_ERRORS
+from spark_bridge.task import TaskOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from lakecore.distributed import EncodedFiles
-    from spark_bridge.task import TaskOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +69,8 @@ class Publication:
 
     `assigners`: the number of tasks that shared the dynamic buckets of a partition. `skip_empty`:
     an append without rows makes no snapshot. `evolution`: the schema of the rows, if not yet
-    stored.
+    stored. `staged`: the outcomes are stored before the commit, so that another driver may commit
+    them.
     """
 
     by: Author
@@ -65,6 +80,7 @@ class Publication:
     assigners: int = 1
     skip_empty: bool = False
     evolution: Evolution | None = None
+    staged: bool = False
 
 
 def publish(
@@ -84,11 +100,20 @@ def publish(
         raise
     if how.evolution is not None:
         how.evolution.publish(context)
+    cleans = not how.staged
     if how.overwrite:
         return commit_overwrite(
-            context, messages, how.partition, how.by, encoded=encoded, dynamic=how.dynamic
+            context,
+            messages,
+            how.partition,
+            how.by,
+            encoded=encoded,
+            dynamic=how.dynamic,
+            cleans=cleans,
         )
-    return commit_append(context, messages, how.by, encoded=encoded, skip_empty=how.skip_empty)
+    return commit_append(
+        context, messages, how.by, encoded=encoded, skip_empty=how.skip_empty, cleans=cleans
+    )
 
 
 def parts_of(
@@ -276,3 +301,141 @@ def _names(message: CommitMessage) -> list[str]:
     extra = [name for file in data for name in file.extra_files]
     indexes = [file.name for file in message.new_index_files]
     return [file.name for file in data] + indexes + extra
+
+
+# --- staged jobs ---------------------------------------------------------------------------------
+# What the tasks of a write have answered, stored in the table until the commit is made: if the
+# driver dies in between, another one commits the files without running a task.
+#
+# 1. After all tasks have answered, and before the commit, the driver writes a file in the directory
+#    of manifests. Its name is a hash of the commit user, the identifier, what the commit replaces,
+#    and the schema of the rows. The file holds manifests and numbers, no pickled objects: whoever
+#    may write to the table cannot make a driver run code.
+# 2. After the commit, the file is deleted.
+# 3. A run that finds the file checks that the data files are there, and commits them.
+#
+# A file that nobody asks for again is an orphan, and so are its data files: the clean-up of any
+# engine removes them.
+#
+# INVARIANT: a driver that was taken for dead may still commit. Once a job is staged, its data files
+# are deleted only if another job has committed under its identifier.
+
+_VERSION = 1
+log = logging.getLogger("lakecore.spark")
+
+
+def check_stageable(context: TableContext, by: Author) -> None:
+    """Raise an error if the outcomes of a write to this table cannot be staged."""
+    if by.identifier == BATCH_COMMIT_IDENTIFIER:
+        raise InvalidRequest(
+            "an interrupted write is found again by its author: give commit_user and identifier"
+        )
+    options = context.options
+    reasons = {
+        "dynamic buckets": options.bucket == -1 and bool(context.schema.primary_keys),
+        "row-tracking.enabled": options.row_tracking_enabled,
+        "sequence.snapshot-ordering": options.sequence_snapshot_ordering,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise Unsupported(
+                "resume=True is not supported for this table; leave it out",
+                table=context.identifier,
+                because=reason,
+            )
+
+
+def stage(
+    context: TableContext, job: str, outcomes: Sequence[TaskOutcome], how: Publication
+) -> None:
+    """Store the outcomes, none of which is a failure."""
+    tasks: list[dict[str, object]] = []
+    parts: list[bytes] = []
+    for outcome in outcomes:
+        files = outcome.encoded or _encoded(context, job, outcome.messages, how)
+        task = {name: getattr(outcome, name) for name in _OF_TASK}
+        if files is not None:
+            own = [part.data for part in files.parts]
+            task |= {name: getattr(files, name) for name in _OF_FILES}
+            task["parts"] = [len(data) for data in own]
+            parts += own
+        tasks.append(task)
+    head = json.dumps({"version": _VERSION, "job": job, "tasks": tasks}).encode()
+    context.store.put(_staged_path(context, how), b"\n".join([head, b"".join(parts)]))
+
+
+_OF_TASK = ("partition", "attempt", "rows", "began_ms", "ended_ms")
+_OF_FILES = ("job", "schema_id", "base_snapshot_id", "base_snapshot_uuid")
+
+
+def _encoded(
+    context: TableContext, job: str, messages: Sequence[CommitMessage], how: Publication
+) -> EncodedFiles | None:
+    if not messages:
+        return None
+    if how.overwrite:
+        messages = at_last_level(context, messages)
+    files = encode_files(context, messages, job)
+    assert files is not None, "check_stageable has let the table through"
+    return files
+
+
+def staged(context: TableContext, how: Publication) -> tuple[str, Sequence[TaskOutcome]] | None:
+    """The job and the outcomes that an earlier driver has staged; None if files are missing."""
+    try:
+        data = context.store.read(_staged_path(context, how))
+    except NotFound:
+        return None
+    head, _, rest = data.partition(b"\n")
+    stated = json.loads(head)
+    if stated["version"] != _VERSION:
+        return None
+    outcomes: list[TaskOutcome] = []
+    at = 0
+    for task in stated["tasks"]:
+        own: list[EncodedEntries] = []
+        for size in task.get("parts", ()):
+            own.append(EncodedEntries.read(rest[at : at + size]))
+            at += size
+        files = None
+        if own:
+            facts = {name: task[name] for name in _OF_FILES}
+            files = EncodedFiles(new=own[0], changelog=own[1] if own[1:] else None, **facts)
+        numbers = {name: task[name] for name in _OF_TASK}
+        outcomes.append(TaskOutcome(messages=(), encoded=files, **numbers))
+    try:
+        for files in parts_of(outcomes)[1]:
+            check_files_are_there(context, files.messages())
+    except InvalidRequest as error:
+        log.warning("an interrupted write cannot be resumed, and runs again: reason=%s", error)
+        return None
+    return str(stated["job"]), outcomes
+
+
+def unstage(context: TableContext, how: Publication) -> None:
+    """Remove the staged outcomes. If that fails, they are an orphan."""
+    with suppress(LakecoreError, OSError):
+        context.store.delete(_staged_path(context, how))
+
+
+def is_committed(context: TableContext, result: CommitResult, job: str) -> bool:
+    """Whether the snapshots of an earlier commit have files of this job; True if unknown."""
+    history, begin = context.history, job[:JOB_ID_LENGTH]
+    try:
+        for snapshot_id in result.snapshot_ids:
+            for manifest in history.delta_manifests(history.snapshot(snapshot_id)):
+                names = history.entry_columns(manifest)["_FILE_NAME"]
+                if names.str.contains(begin, literal=True).any():
+                    return True
+    except (LakecoreError, OSError):
+        return True
+    return not result.snapshot_ids
+
+
+def _staged_path(context: TableContext, how: Publication) -> str:
+    partition = sorted((name, str(value)) for name, value in how.partition.items())
+    of_job = [how.by.user, how.by.identifier, how.overwrite, partition, how.dynamic]
+    schema = context.schema
+    text = json.dumps([*of_job, schema.id, repr(schema.fields)])
+    name = hashlib.sha256(text.encode()).hexdigest()
+    return context.layout.manifest(f"staged-{name}")

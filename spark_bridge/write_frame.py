@@ -51,11 +51,16 @@ from spark_bridge.bucket_sql import quoted
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import (
     Publication,
+    check_stageable,
     files_of,
+    is_committed,
     parts_of,
     publish,
     remove_files_of_job,
     remove_leftovers,
+    stage,
+    staged,
+    unstage,
 )
 from spark_bridge.placement import Owner, Routing, assigners_of, owner_of, parallelism
 from spark_bridge.settings import GROUPS, rebalanced, require_version, settings, transfer
@@ -72,7 +77,7 @@ from spark_bridge.task import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 _PARSED = re.compile(r"[.`]")
@@ -102,6 +107,7 @@ class WriteResult:
     - `leftovers`: the number of removed files of lost attempts;
     - `already_committed`: whether an earlier run has committed, so that no task ran, or the files
       of the tasks were removed;
+    - `resumed`: whether the files are those of an earlier run, so that no task ran;
     - `distribution`: how rows were routed to tasks;
     - `skewed`: buckets that got many more rows than the others; one task wrote each of them.
 
@@ -116,6 +122,7 @@ class WriteResult:
     bytes: int = 0
     leftovers: int = 0
     already_committed: bool = False
+    resumed: bool = False
     commit_user: str = ""
     identifier: int | None = None
     distribution: str = ""
@@ -139,6 +146,7 @@ def write(  # noqa: PLR0913  the public verb
     evolve_schema: bool | None = None,
     commit_user: str | None = None,
     identifier: int = BATCH_COMMIT_IDENTIFIER,
+    resume: bool = False,
     by: Literal["task", "group"] = "task",
     tasks: int | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
@@ -152,6 +160,8 @@ def write(  # noqa: PLR0913  the public verb
       their rows, before the commit.
     - `commit_user` and `identifier`: the commit is idempotent. If this user has committed this or a
       higher identifier before, no task runs.
+    - `resume`: if a run of this user and identifier died after its tasks and before its commit, its
+      files are committed, and no task runs.
     - `tasks`: the number of tasks that the buckets are distributed to.
     - `memory_per_task`: the most bytes of rows and files that a task holds, in addition to the
       memory of Python itself.
@@ -169,7 +179,8 @@ def write(  # noqa: PLR0913  the public verb
     check_frame(df)
     table = opened(table)
     written_by = author(table.context, commit_user, identifier)
-    how = publication(table, mode, partition, dynamic, written_by)
+    check_flags(resume=resume)
+    how = replace(publication(table, mode, partition, dynamic, written_by), staged=resume)
     return write_as(
         df,
         table,
@@ -194,8 +205,12 @@ def write_as(  # noqa: PLR0913  what `write` takes
     """Write a frame and commit it as `how` says; see `write`."""
     require_version(df.sparkSession)
     context = table.context
+    if how.staged:
+        check_stageable(context, how.by)
     done = _done_before(context, how.by)
     if done is not None:
+        if how.staged:
+            unstage(context, how)
         return done
     df = with_names_of(df, context)
     context, evolution = evolved(context, df.schema, evolve_schema=evolve_schema)
@@ -211,44 +226,75 @@ def write_as(  # noqa: PLR0913  what `write` takes
             "or by='group'",
             tasks=tasks,
         )
-    task = new_task(
-        context,
-        overwrite=how.overwrite,
-        memory_bytes=memory_per_task,
-        assigners=assigners,
-        evolution=evolution,
-    )
-    owner = owner_of(
-        df, context, tasks, base=task.base, assigners=how.assigners, overwrite=how.overwrite
-    )
-    if owner.tasks:
-        task = replace(task, messages_max=MESSAGES_MAX // owner.tasks)
-    by_group = by == "group" and owner.routing is not Routing.NONE
-    try:
-        outcomes, lost = _run(df, task, owner, by_group=by_group)
-    except BaseException:
-        # No message has reached the driver, so no snapshot can contain files of this job.
-        remove_files_of_job(context, task.job)
-        raise
-    try:
-        result = publish(context, outcomes, how)
-    except (CommitConflict, *DATA_ERRORS):
-        # Only these errors prove that nothing became visible.
-        remove_files_of_job(context, task.job)
-        raise
-    if result.facts.get("already_committed"):
-        leftovers = remove_files_of_job(context, task.job)
+    found = staged(context, how) if how.staged else None
+    if found is not None:
+        job, outcomes = found
+        lost, distribution = True, ""
     else:
-        messages, encoded = parts_of(outcomes)
-        leftovers = remove_leftovers(context, task.job, messages, encoded=encoded, lost=lost)
+        task = new_task(
+            context,
+            overwrite=how.overwrite,
+            memory_bytes=memory_per_task,
+            assigners=assigners,
+            evolution=evolution,
+        )
+        owner = owner_of(
+            df, context, tasks, base=task.base, assigners=how.assigners, overwrite=how.overwrite
+        )
+        if owner.tasks:
+            task = replace(task, messages_max=MESSAGES_MAX // owner.tasks)
+        by_group = by == "group" and owner.routing is not Routing.NONE
+        distribution = owner.routing.value + (", by group" if by_group else "")
+        job = task.job
+        try:
+            outcomes, lost = _run(df, task, owner, by_group=by_group)
+        except BaseException:
+            # No message has reached the driver, so no snapshot can contain files of this job.
+            remove_files_of_job(context, job)
+            raise
+    result, leftovers = _commit(context, job, outcomes, how, lost=lost, is_staged=found is not None)
     if not how.overwrite and result.rows and hides_level_0(context.schema, context.options):
         warn(
             f"reads of {context.identifier} leave out the rows until they are compacted: "
             "table.compact() shows them"
         )
-    distribution = owner.routing.value + (", by group" if by_group else "")
     written = _result(result, outcomes, leftovers, distribution)
-    return replace(written, skewed=report_skew(context, files_of(outcomes), "the write"))
+    skewed = report_skew(context, files_of(outcomes), "the write")
+    return replace(written, skewed=skewed, resumed=found is not None)
+
+
+def _commit(
+    context: TableContext,
+    job: str,
+    outcomes: Sequence[TaskOutcome],
+    how: Publication,
+    *,
+    lost: bool,
+    is_staged: bool,
+) -> tuple[CommitResult, int]:
+    """Commit the outcomes of a job. Returns the result, and the number of removed leftovers."""
+    try:
+        if how.staged and not is_staged and not any(each.failure for each in outcomes):
+            stage(context, job, outcomes, how)
+            is_staged = True
+        result = publish(context, outcomes, how)
+    except (CommitConflict, *DATA_ERRORS):
+        # Only these errors prove that nothing became visible.
+        if is_staged:
+            unstage(context, how)
+        else:
+            remove_files_of_job(context, job)
+        raise
+    if not result.facts.get("already_committed"):
+        messages, encoded = parts_of(outcomes)
+        leftovers = remove_leftovers(context, job, messages, encoded=encoded, lost=lost)
+    elif is_staged and is_committed(context, result, job):
+        leftovers = 0
+    else:
+        leftovers = remove_files_of_job(context, job)
+    if is_staged:
+        unstage(context, how)
+    return result, leftovers
 
 
 @named_arguments
@@ -352,7 +398,7 @@ def _numbers(df: DataFrame) -> list[Column]:
 
 def _result(
     result: CommitResult,
-    outcomes: tuple[TaskOutcome, ...] = (),
+    outcomes: Sequence[TaskOutcome] = (),
     leftovers: int = 0,
     distribution: str = "",
 ) -> WriteResult:

@@ -311,7 +311,10 @@ class EncodedEntries:
 
     @staticmethod
     def of(entries: Sequence[ManifestEntry], compression: str, file_format: str) -> EncodedEntries:
-        data = encode_manifest(entries, compression, file_format)
+        return EncodedEntries.read(encode_manifest(entries, compression, file_format))
+
+    @staticmethod
+    def read(data: bytes) -> EncodedEntries:
         return EncodedEntries(data=data, facts=decode_entries(data, _OF_TASK).select(_FACTS))
 
     @property
@@ -479,7 +482,7 @@ def delete_other_indexes(
             _delete(context, _paths(context, after, (), after.compact_index_files))
 
 
-def check_files_are_there(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+def check_files_are_there(context: TableContext, messages: Iterable[CommitMessage]) -> None:
     """Raise InvalidRequest if a data file of the messages does not exist."""
     paths = [
         path for message in messages for path in _paths(context, message, _data_files(message), ())

@@ -456,7 +456,7 @@ def overwrite_rows(
     return commit_overwrite(context, messages, partition, by, dynamic=dynamic)
 
 
-def commit_overwrite(
+def commit_overwrite(  # noqa: PLR0913  what a commit of others' files states
     context: TableContext,
     messages: Sequence[CommitMessage],
     partition: Mapping[str, object],
@@ -464,10 +464,12 @@ def commit_overwrite(
     *,
     encoded: Sequence[EncodedFiles] = (),
     dynamic: bool,
+    cleans: bool = True,
 ) -> CommitResult:
     """Replace the rows of some partitions by the rows of the messages, in one commit.
 
     The `encoded` files are the only ones of their buckets, and at their level (`at_last_level`).
+    For `cleans`, see `commit_or_clean`.
     """
     chosen = matching(context, [partition]) if partition else everything
     of_all = [*messages, *(part for each in encoded for part in each.partitions())]
@@ -508,7 +510,7 @@ def commit_overwrite(
         overwrite=chosen,
         encoded=encoded,
     )
-    return commit_or_clean(context, request)
+    return commit_or_clean(context, request, cleans=cleans)
 
 
 def clear_partitions(
@@ -525,12 +527,16 @@ def clear_partitions(
     return commit_and_maintain(context, request)
 
 
-def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
+def commit_or_clean(
+    context: TableContext, request: CommitRequest, *, cleans: bool = True
+) -> CommitResult:
     """Commit the messages.
 
     The files of the messages are removed if the commit certainly failed, or was already made
-    before.
+    before; not with `cleans=False`, if another process may commit the same files.
     """
+    if not cleans:
+        return commit_and_maintain(context, request)
 
     def clean() -> None:
         delete_files(context, request.messages)
@@ -595,15 +601,16 @@ def commit_append(
     *,
     encoded: Sequence[EncodedFiles] = (),
     skip_empty: bool = False,
+    cleans: bool = True,
 ) -> CommitResult:
     """Add the files of the messages, and the encoded ones, in one commit.
 
-    If it certainly failed, removes them. With `skip_empty`, a commit without files makes no
-    snapshot, whatever its identifier.
+    If it certainly failed, removes them (`commit_or_clean`). With `skip_empty`, a commit without
+    files makes no snapshot, whatever its identifier.
     """
     force = not skip_empty and records_nothing(context, by.identifier)
     request = replace(_request(messages, by, force=force), encoded=encoded)
-    return commit_or_clean(context, request)
+    return commit_or_clean(context, request, cleans=cleans)
 
 
 def committed_before(context: TableContext, by: Author) -> CommitResult | None:
