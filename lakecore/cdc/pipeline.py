@@ -274,7 +274,7 @@ def _unreachable(status: PipelineStatus, outage: Outage, now_ms: int) -> Pipelin
     return replace(
         status,
         caught_up=False,
-        lag_seconds=max(status.lag_seconds or 0.0, seconds),
+        lag_seconds=round(max(status.lag_seconds or 0.0, seconds), 1),
         lag_bytes=None,
         retries=outage.retries,
         reachable=False,

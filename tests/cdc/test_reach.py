@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.cdc.mysql.connection import MySqlSettings, plain_mysql_errors
+from lakecore.cdc import retry
+from lakecore.cdc.mysql.connection import REFUSALS, MySqlSettings, plain_mysql_errors
 from lakecore.cdc.mysql.connection import connect as connect_mysql
 from lakecore.cdc.postgres.connection import PostgresSettings, plain_postgres_errors
 from lakecore.cdc.postgres.connection import connect as connect_postgres
@@ -112,3 +115,14 @@ def test_errors_of_postgres(text: str, kind: type[LakecoreError], reason: str) -
     error = pytest.importorskip("psycopg2").OperationalError
     with pytest.raises(kind, match=reason), plain_postgres_errors(postgres(), "what"):
         raise error(text)
+
+
+def test_the_page_has_the_reasons() -> None:
+    page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
+    _, _, rest = page.partition("### the pipeline cannot connect")
+    rows = re.findall(r"^\| (the .*?|nothing .*?) \|", rest.partition("\n## ")[0], re.MULTILINE)
+    known = [*retry._REASONS.values(), *REFUSALS.values()]  # noqa: SLF001
+    rows.remove("the error goes on with")
+    assert len(rows) == 8
+    for row in rows:
+        assert any(each.startswith(row) for each in known), row
