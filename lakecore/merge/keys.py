@@ -62,6 +62,16 @@ class OrderColumns:
             length,
         )
 
+    def take(self, rows: np.ndarray) -> OrderColumns:
+        """The keys of these rows."""
+        return OrderColumns(
+            tuple(
+                column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
+                for column in self.columns
+            ),
+            len(rows),
+        )
+
     def count_up_to(self, bound: tuple[object, ...]) -> int:
         """How many rows of this sorted batch have a key at or below `bound`."""
         return self._count(bound, side="right")

@@ -30,16 +30,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from lakecore.format.binary_row import decode_rows
 from lakecore.frames.polars_source import FAILURES, to_batches
 from lakecore.io.files.file_checks import check_files
 from lakecore.merge.keys import NONE, OrderColumns, order_columns, shared_codes
 from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
-from lakecore.model.types import Atomic, Field, Root, arrow_schema
-from lakecore.rows.evolution import map_fields
-from lakecore.table.file_reader.row_groups import bounded_row_groups
-from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
+from lakecore.model.types import Field, arrow_schema
+from lakecore.table.file_reader.row_groups import KeyGroup, bounded_files
 from lakecore.table.sections.windows import reader_threads
 from lakecore.table.splits.read_planner import Part, polars_parts, scan_parts, stored_only
 
@@ -47,6 +44,7 @@ if TYPE_CHECKING:
     from lakecore.io.files.data_files import BatchSize
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
+    from lakecore.table.file_reader.split_files import SplitFiles
 
 
 # --- row group lookup ----------------------------------------------------------------------------
@@ -132,8 +130,6 @@ def row_group_lookup(
 
 # --- lookup --------------------------------------------------------------------------------------
 
-_UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
-"""Types whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
 _MANY_GROUPS = 8
 """From this number of row groups on, Polars reads the rows, the last group perhaps twice."""
 _CHUNK_BATCHES = 2
@@ -188,7 +184,7 @@ class UpperLevels:
         found: list[Slice] = []
         left = np.arange(keys.length)
         for level in self._levels:
-            asked = keys if len(left) == keys.length else _taken(keys, left)
+            asked = keys if len(left) == keys.length else keys.take(left)
             at, rows = level.rows(asked)
             if rows is not None:
                 found.append(self._slice(rows, level.number))
@@ -200,7 +196,7 @@ class UpperLevels:
         known = np.zeros(keys.length, bool)
         for level in self._levels:
             left = np.flatnonzero(~known)
-            known[left] = level.find(_taken(keys, left) if len(left) < keys.length else keys)
+            known[left] = level.find(keys.take(left) if len(left) < keys.length else keys)
         return known
 
     def mark(self, keys: OrderColumns) -> None:
@@ -231,13 +227,7 @@ class _Level:
     def __init__(self, plan: LookupPlan, level: int, files: Sequence[DataFile]) -> None:
         self.number = level
         self._plan = plan
-        low, high = (
-            order_columns(decode_rows(bounds, plan.keys).columns)
-            for bounds in ([file.key_min for file in files], [file.key_max for file in files])
-        )
-        waiting = [
-            _Bounded(file, low.at(index), high.at(index)) for index, file in enumerate(files)
-        ]
+        waiting = bounded_files(files, plan.keys)
         self._waiting = deque(sorted(waiting, key=lambda bounded: bounded.low))
         self._open: _File | None = None
 
@@ -288,42 +278,15 @@ class _Level:
             self._waiting.popleft()
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounded:
-    """A file with its first and last key."""
-
-    file: DataFile
-    low: tuple[object, ...]
-    high: tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A row group: its rows, and bounds of its keys. If `index` is None, the whole file."""
-
-    index: int | None
-    first_row: int
-    row_count: int
-    low: tuple[object, ...]
-    high: tuple[object, ...]
-
-    @property
-    def end(self) -> int:
-        return self.first_row + self.row_count
-
-
 class _File:
     """One file, read forward with ascending keys."""
 
     def __init__(self, plan: LookupPlan, file: DataFile) -> None:
         self._plan = plan
         self._file = file
-        groups = _groups(plan, file)
-        self._groups = deque(groups or ())
-        whole = groups is None
-        if groups is None:
-            self._groups.append(_Group(None, 0, file.row_count, (), ()))
-        self._all = tuple(self._groups)
+        self._all = plan.files.key_groups(file)
+        self._groups = deque(self._all)
+        whole = self._all[0].index is None
         self._ends = np.array([group.end for group in self._all])
         self._mask = plan.files.mask(file)
         self._keys = _Forward(plan, file, plan.keys, whole=whole)
@@ -385,7 +348,7 @@ class _File:
         chunk_bytes = _CHUNK_BATCHES * self._plan.size.size_bytes
         return row_group_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 
-    def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
+    def _find(self, group: KeyGroup, keys: OrderColumns, positions: np.ndarray) -> int:
         """Set the position of each key in the group. Returns how many keys need no further search.
 
         The remaining keys are greater than the group's last key, even if its bounds are wider.
@@ -419,7 +382,7 @@ class _Forward:
         self._held: tuple[int, pa.RecordBatch] | None = None
         self._batches = plan.batches(file, fields, None if whole else self._wanted())
 
-    def reach(self, group: _Group, position: int) -> tuple[int, pa.RecordBatch]:
+    def reach(self, group: KeyGroup, position: int) -> tuple[int, pa.RecordBatch]:
         """The batch that holds `position` of the row group, and the position of its first row."""
         if group.index is not None and group.index != self._group:
             self._asked.append(group.index)
@@ -439,28 +402,6 @@ class _Forward:
             yield self._asked.popleft()
 
 
-def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
-    """The row groups with their key bounds; None if the bounds are not known."""
-    fields = plan.keys
-    if any(isinstance(field.type, Atomic) and field.type.root in _UNORDERED for field in fields):
-        return None
-    files = plan.files
-    mappings = map_fields(fields, files.plan.schemas[file.schema_id].fields)
-    path = files.path(file)
-    with missing_is_corrupt(path):
-        found = bounded_row_groups(files.store, path, {each.read.name: each for each in mappings})
-    if found is None or not found.groups:
-        return None
-    if any(column.null_count for column in (*found.low.columns, *found.high.columns)):
-        return None
-    low, high = order_columns(found.low.columns), order_columns(found.high.columns)
-    return [
-        _Group(group.index, group.first_row, group.row_count, low.at(index), high.at(index))
-        for index, group in enumerate(found.groups)
-        if group.row_count
-    ]
-
-
 def _hits(keys: OrderColumns, held: OrderColumns) -> np.ndarray:
     """For each key, its index in `held`, or NONE. Keys and `held` ascend without duplicates."""
     asked, there = shared_codes([keys, held])
@@ -468,13 +409,3 @@ def _hits(keys: OrderColumns, held: OrderColumns) -> np.ndarray:
     at[at == len(there)] = 0
     hits: np.ndarray = np.where(there[at] == asked, at, NONE)
     return hits
-
-
-def _taken(keys: OrderColumns, rows: np.ndarray) -> OrderColumns:
-    return OrderColumns(
-        tuple(
-            column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
-            for column in keys.columns
-        ),
-        len(rows),
-    )

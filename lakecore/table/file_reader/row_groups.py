@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.format.binary_row import decode_rows
 from lakecore.format.statistics import stats_columns
 from lakecore.io.files.data_files import row_group_bounds
-from lakecore.merge.keys import is_valid
+from lakecore.merge.keys import is_valid, order_columns
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type
+from lakecore.model.types import Atomic, Field, Root, arrow_schema, arrow_type
 from lakecore.plan.pruning import may_match
 
 if TYPE_CHECKING:
@@ -96,6 +97,67 @@ def _column(groups: Sequence[RowGroup], field: Field, name: str | None, part: in
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.nulls(len(groups), kind)
+
+
+# --- keys ----------------------------------------------------------------------------------------
+# The bounds of the keys of files and of their row groups, as `OrderColumns.at` gives them.
+
+_UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
+"""Types whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedFile:
+    """A file with its first and last key."""
+
+    file: DataFile
+    low: tuple[object, ...]
+    high: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """A row group: its rows, and bounds of its keys. If `index` is None, the whole file."""
+
+    index: int | None
+    first_row: int
+    row_count: int
+    low: tuple[object, ...] = ()
+    high: tuple[object, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.first_row + self.row_count
+
+
+def bounded_files(files: Sequence[DataFile], key: Sequence[Field]) -> list[BoundedFile]:
+    """The files with the bounds that their manifest entries state."""
+    low, high = (
+        order_columns(decode_rows(bounds, key).columns)
+        for bounds in ([file.key_min for file in files], [file.key_max for file in files])
+    )
+    return [BoundedFile(file, low.at(n), high.at(n)) for n, file in enumerate(files)]
+
+
+def key_groups(
+    store: Store, path: str, file: DataFile, key: Mapping[str, ColumnMapping]
+) -> tuple[KeyGroup, ...]:
+    """The row groups that have rows; the whole file if the bounds of its keys are not known."""
+    whole = (KeyGroup(None, 0, file.row_count),)
+    kinds = [each.read.type for each in key.values()]
+    if any(isinstance(kind, Atomic) and kind.root in _UNORDERED for kind in kinds):
+        return whole
+    found = bounded_row_groups(store, path, key)
+    if found is None or not found.groups:
+        return whole
+    if any(column.null_count for column in (*found.low.columns, *found.high.columns)):
+        return whole
+    low, high = order_columns(found.low.columns), order_columns(found.high.columns)
+    return tuple(
+        KeyGroup(group.index, group.first_row, group.row_count, low.at(number), high.at(number))
+        for number, group in enumerate(found.groups)
+        if group.row_count
+    )
 
 
 # --- places --------------------------------------------------------------------------------------

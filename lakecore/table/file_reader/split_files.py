@@ -49,7 +49,12 @@ from lakecore.table.file_reader.late_casts import (
     with_flags,
 )
 from lakecore.table.file_reader.read_plan import ReadPlan, unexpired
-from lakecore.table.file_reader.row_groups import Places, matching_row_groups
+from lakecore.table.file_reader.row_groups import (
+    KeyGroup,
+    Places,
+    key_groups,
+    matching_row_groups,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -360,6 +365,14 @@ class SplitFiles:
         ends = [*starts[1:], file.row_count]
         numbers = range(len(starts)) if matching is None else matching
         return [number for number in numbers if mask.has_any(starts[number], ends[number])]
+
+    def key_groups(self, file: DataFile) -> tuple[KeyGroup, ...]:
+        """The row groups of a file with the bounds of their keys, or the file as one group."""
+        fields = [self.plan.schema.field(name) for name in self.plan.merge.key]
+        mappings = map_fields(fields, self.plan.schemas[file.schema_id].fields)
+        path = self.path(file)
+        with missing_is_corrupt(path):
+            return key_groups(self.store, path, file, {each.read.name: each for each in mappings})
 
     def _matching_row_groups(self, file: DataFile) -> list[int] | None:
         plan = self.plan

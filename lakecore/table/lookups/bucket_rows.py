@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import StorageError
-from lakecore.format.binary_row import decode_rows
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.spill import SpillDirectory, SpilledRun
 from lakecore.merge import MERGE_FUNCTIONS
@@ -34,19 +33,18 @@ from lakecore.merge.keys import OrderColumns, order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import search_sorted, size_of
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
-from lakecore.model.types import Atomic, Field, Root
 from lakecore.plan.bucketing import bucket_ids, partition_groups
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
-from lakecore.rows.evolution import map_fields
 from lakecore.table.file_reader.late_casts import late_casts
-from lakecore.table.file_reader.row_groups import bounded_row_groups
-from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
+from lakecore.table.file_reader.row_groups import BoundedFile, KeyGroup, bounded_files
+from lakecore.table.file_reader.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from lakecore.io.cache import Cache
     from lakecore.model.files import DataFile, Split
+    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.reads.source import TableSource
 
@@ -145,7 +143,7 @@ def distinct(keys: OrderColumns) -> OrderColumns:
     frame = _frame(keys)
     names = frame.columns
     frame = frame.with_row_index("row").unique(names, keep="any").sort(names)
-    return taken(keys, frame["row"].to_numpy().astype(np.int64))
+    return keys.take(frame["row"].to_numpy().astype(np.int64))
 
 
 def order_of(keys: OrderColumns) -> np.ndarray:
@@ -154,15 +152,6 @@ def order_of(keys: OrderColumns) -> np.ndarray:
         return np.argsort(keys.columns[0], kind="stable")
     frame = _frame(keys)
     return frame.select(pl.arg_sort_by(frame.columns, maintain_order=True)).to_series().to_numpy()
-
-
-def taken(keys: OrderColumns, numbers: np.ndarray) -> OrderColumns:
-    """The keys at these indexes."""
-    columns = tuple(
-        column.take(pa.array(numbers)) if isinstance(column, pa.Array) else column[numbers]
-        for column in keys.columns
-    )
-    return OrderColumns(columns, len(numbers))
 
 
 def _frame(keys: OrderColumns) -> pl.DataFrame:
@@ -197,22 +186,13 @@ _WHOLE_FILE_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class BoundedFile:
-    """A file with its first and last key, as `OrderColumns.at` gives them."""
-
-    file: DataFile
-    low: tuple[object, ...]
-    high: tuple[object, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class SplitState:
     """A split, how it is read, and its files by run."""
 
     split: Split
     plan: ReadPlan
     files: SplitFiles
-    runs: tuple[tuple[BoundedFile, ...], ...]
+    runs: tuple[Sequence[BoundedFile], ...]
     direct: bool
 
     @property
@@ -294,16 +274,8 @@ def _split_state(
         file.format != "parquet" and file.size_bytes > _WHOLE_FILE_BYTES_MAX for file in split.files
     )
     key = source.table_schema.key_fields
-    runs = tuple(_bounded(run, key) for run in split.runs) if key else ()
+    runs = tuple(bounded_files(run, key) for run in split.runs) if key else ()
     return SplitState(split, plan, files, runs, direct)
-
-
-def _bounded(files: Sequence[DataFile], key: Sequence[Field]) -> tuple[BoundedFile, ...]:
-    low, high = (
-        order_columns(decode_rows(bounds, key).columns)
-        for bounds in ([file.key_min for file in files], [file.key_max for file in files])
-    )
-    return tuple(BoundedFile(file, low.at(n), high.at(n)) for n, file in enumerate(files))
 
 
 # --- disk blocks ---------------------------------------------------------------------------------
@@ -425,17 +397,6 @@ class DiskBlocks:
 # --- bucket rows ---------------------------------------------------------------------------------
 
 _BLOCK_ROWS_MAX = 1 << 22
-_UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A row group with bounds of its keys. If `index` is None, the whole file."""
-
-    index: int | None
-    first_row: int
-    low: tuple[object, ...]
-    high: tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -450,7 +411,7 @@ class BlockReader:
     columns: tuple[str, ...]
     fields: tuple[Field, ...]
     blocks: Cache[object, Block]
-    groups: Cache[str, tuple[Group, ...]]
+    groups: Cache[str, tuple[KeyGroup, ...]]
     disk: DiskBlocks
 
     def rows(self, state: SplitState, keys: OrderColumns) -> list[pa.Table]:
@@ -499,7 +460,7 @@ class BlockReader:
         if parts:
             yield pa.concat_tables(parts) if len(parts) > 1 else parts[0]
 
-    def _block(self, state: SplitState, file: DataFile, group: Group) -> Block:
+    def _block(self, state: SplitState, file: DataFile, group: KeyGroup) -> Block:
         name = (file.name, group.index, self.columns)
         block = self.blocks.get(name)
         if block is None and (mapped := self.disk.get(name)) is not None:
@@ -518,15 +479,15 @@ class BlockReader:
             self.disk.offer(name, rows)
         return block
 
-    def _groups(self, state: SplitState, file: DataFile) -> tuple[Group, ...]:
+    def _groups(self, state: SplitState, file: DataFile) -> tuple[KeyGroup, ...]:
         known = self.groups.get(file.name)
         if known is None:
-            known = _row_groups(state, file) or (Group(None, 0, (), ()),)
+            known = state.files.key_groups(file)
             self.groups.put(file.name, known, len(known))
         return known
 
 
-def _block_of(rows: pa.Table, state: SplitState, group: Group, *, mapped: bool) -> Block:
+def _block_of(rows: pa.Table, state: SplitState, group: KeyGroup, *, mapped: bool) -> Block:
     key = [rows.column(each) for each in state.plan.merge.key]
     return Block(rows, order_columns(key), group.first_row, unique=True, mapped=mapped)
 
@@ -537,26 +498,3 @@ def _within(keys: OrderColumns, low: tuple[object, ...], high: tuple[object, ...
         return keys if low <= keys.at(0) <= high else keys.slice(0, 0)
     start, end = keys.count_below(low), keys.count_up_to(high)
     return keys.slice(start, max(0, end - start))
-
-
-def _row_groups(state: SplitState, file: DataFile) -> tuple[Group, ...] | None:
-    """The row groups with their key bounds; None if the bounds are not known."""
-    plan = state.plan
-    fields: Sequence[Field] = [plan.schema.field(name) for name in plan.merge.key]
-    if any(isinstance(field.type, Atomic) and field.type.root in _UNORDERED for field in fields):
-        return None
-    mappings = map_fields(fields, plan.schemas[file.schema_id].fields)
-    path = state.files.path(file)
-    with missing_is_corrupt(path):
-        columns = {each.read.name: each for each in mappings}
-        found = bounded_row_groups(state.files.store, path, columns)
-    if found is None or not found.groups:
-        return None
-    if any(column.null_count for column in (*found.low.columns, *found.high.columns)):
-        return None
-    low, high = order_columns(found.low.columns), order_columns(found.high.columns)
-    return tuple(
-        Group(group.index, group.first_row, low.at(number), high.at(number))
-        for number, group in enumerate(found.groups)
-        if group.row_count
-    )

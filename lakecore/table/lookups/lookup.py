@@ -44,7 +44,6 @@ from lakecore.table.lookups.bucket_rows import (
     Block,
     BlockReader,
     DiskBlocks,
-    Group,
     LookupState,
     SplitState,
     distinct,
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.rows.read_rules import ReadRules
     from lakecore.table.context import TableContext
+    from lakecore.table.file_reader.row_groups import KeyGroup
     from lakecore.table.reads.fallback import FallbackSource
 
 
@@ -252,7 +252,7 @@ class Lookup:
         limit = options.lookup_cache_max_memory_size_bytes
         self._limit_bytes = limit
         self._blocks: Cache[object, Block] = Cache(1, budget=context.budget, size_max_bytes=limit)
-        self._groups: Cache[str, tuple[Group, ...]] = Cache(_GROUP_BYTES, budget=context.budget)
+        self._groups: Cache[str, tuple[KeyGroup, ...]] = Cache(_GROUP_BYTES, budget=context.budget)
         self._disk = DiskBlocks(
             options.lookup_cache_max_disk_size_bytes,
             options.lookup_cache_file_retention_ms,
