@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lakecore.masking import masked, masked_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import ModuleType
 
 __all__ = [
     "AlreadyExists",
@@ -205,3 +207,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
     lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), lower, 1)
     return {"did_you_mean": lower[near[0]]} if near else {}
+
+
+def optional(module: str, *, extra: str, what: str) -> ModuleType:
+    """The module of a package that not everybody installs; `what` needs it.
+
+    Raises Unsupported, naming the extra that installs the package, if it is missing.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise Unsupported(
+            f"a package is missing for {what}",
+            package=module.partition(".")[0],
+            install=f"pip install 'lakecore[{extra}]'",
+        ) from error

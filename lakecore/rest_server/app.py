@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import importlib
 import json
 import logging
 import math
@@ -23,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote_plus
 
-from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, optional
 from lakecore.metrics import METRICS_TYPE, Numbers, prometheus
 from lakecore.rest_server.replies import Problem, Reply, error_reply, problem_of
 from lakecore.rest_server.served_catalog import PREFIX, ServedCatalog
@@ -164,14 +163,7 @@ _NAMING = ("name", "identifier", "source", "destination", "tagName", "branch", "
 
 def server_library(name: str, extra: str = "rest-server") -> ModuleType:
     """A library of the server. Raises Unsupported, naming the extra, if it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise Unsupported(
-            "a server needs a package that is not installed",
-            package=name,
-            install=f"pip install 'lakecore[{extra}]'",
-        ) from error
+    return optional(name, extra=extra, what="a server")
 
 
 class RestApp:

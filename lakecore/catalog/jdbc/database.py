@@ -7,25 +7,23 @@ because of another one (a deadlock, a busy file), the transaction is repeated.
 
 from __future__ import annotations
 
-import importlib
 import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from lakecore.errors import InvalidRequest, StorageError, Unsupported
+from lakecore.errors import InvalidRequest, StorageError, Unsupported, optional
 from lakecore.io.stores.open import locate
 from lakecore.io.stores.services import CONNECT_OPTION, Timeouts
 from lakecore.masking import is_secret, mask_exception, masked
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from sqlalchemy import Connection, Engine
 
     from lakecore.io.ambient import Ambient
@@ -245,6 +243,7 @@ Statement: TypeAlias = "tuple[str, Mapping[str, object]]"
 _DRIVERS = {SQLITE: "sqlite", MYSQL: "mysql+pymysql", POSTGRESQL: "postgresql+psycopg"}
 _PACKAGES = {SQLITE: (), MYSQL: ("pymysql",), POSTGRESQL: ("psycopg",)}
 _BUSY_SECONDS = 30.0
+_imported = partial(optional, extra="jdbc", what="a JDBC catalog")
 _ATTEMPTS = 8
 _WAIT_SECONDS = 0.02
 _TIMEOUTS = Timeouts()
@@ -452,12 +451,3 @@ def _advice(why: str) -> dict[str, str]:
     if "unable to open database file" in why:
         return {"advice": "the directory of the file must exist and be writable"}
     return {}
-
-
-def _imported(package: str) -> ModuleType:
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise Unsupported(
-            "a package is missing; install it by pip install 'lakecore[jdbc]'", package=package
-        ) from error

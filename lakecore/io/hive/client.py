@@ -10,13 +10,13 @@ equivalent call is tried.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, optional
 from lakecore.io.stores.services import SECONDS_MAX, Timeouts
 from lakecore.masking import masked
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Hosts: TypeAlias = "tuple[tuple[str, int], ...]"
 
+_imported = partial(optional, extra="hive", what="a Hive Metastore")
 _CALLS = "pymetastore.hive_metastore.ThriftHiveMetastore"
 _CONNECT_SECONDS = Timeouts().connect
 _PORT = 9083
@@ -324,13 +325,3 @@ def _why(error: BaseException) -> str:
     """The message of the server's exception, in one line and without the class name."""
     stated = str(getattr(error, "message", None) or error)
     return masked(" ".join(stated.split()))[:500]
-
-
-def _imported(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise Unsupported(
-            "a package is missing; install it by pip install 'lakecore[hive]'",
-            package=module.partition(".")[0],
-        ) from error

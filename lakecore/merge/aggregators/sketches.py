@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, optional
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 from lakecore.merge.keys import Groups, is_valid, pick, spread
 
@@ -391,13 +391,5 @@ def _union_of(aggregate: Aggregate, union: Callable[[Sequence[bytes]], bytes]) -
 
 
 def _datasketches(aggregate: Aggregate) -> ModuleType:
-    try:
-        import datasketches  # noqa: PLC0415  an extra; most tables have no use for it
-    except ImportError as error:
-        raise Unsupported(
-            "the aggregate function needs an extra: pip install 'lakecore[sketches]'",
-            function=aggregate.function,
-            column=aggregate.column,
-        ) from error
-    module: ModuleType = datasketches
-    return module
+    what = f"the function {aggregate.function} of column {aggregate.column}"
+    return optional("datasketches", extra="sketches", what=what)

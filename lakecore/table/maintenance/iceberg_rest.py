@@ -12,7 +12,6 @@ names by a property, so it gets none (`_load_file_io`).
 
 from __future__ import annotations
 
-import importlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -24,6 +23,7 @@ from lakecore.errors import (
     InvalidRequest,
     StorageError,
     Unsupported,
+    optional,
 )
 from lakecore.format.iceberg.documents import IDENTITY, Json
 from lakecore.format.layout import canonical
@@ -322,10 +322,4 @@ def _error(name: str) -> type[Exception]:
 
 
 def _imported(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(f"pyiceberg.{module}")
-    except ImportError as error:
-        raise Unsupported(
-            "a package is missing; install it by pip install 'lakecore[iceberg-rest]'",
-            package="pyiceberg",
-        ) from error
+    return optional(f"pyiceberg.{module}", extra="iceberg-rest", what="an Iceberg REST catalog")
