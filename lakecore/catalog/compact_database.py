@@ -224,34 +224,22 @@ class _Watch:
 
     def _forever(self, name: str) -> None:
         """The job of one table; ends when the table is dropped, or with an unexpected error."""
-        try:
-            table = self._open(name)
-            if table is not None:
-                run_compaction(
-                    table.context,
-                    self._request.of_table,
-                    interval_seconds=self._interval_seconds,
-                    stop=self._stop,
-                    report=lambda event: self._tell(name, event),
-                    idle=self._idle[name],
-                )
-        except NotFound:
-            return
-        except (LakecoreError, OSError) as error:
-            self._tell(name, Setback(error=error, seconds=self._interval_seconds))
+        self._run(name, self._interval_seconds, self._stop)
 
     def _once(self, name: str) -> None:
         """One round of one table: compacts until nothing is due. A full compaction runs once."""
-        if self._stop.is_set():
-            return
+        if not self._stop.is_set():
+            self._run(name, 0, _Round(self._stop))
+
+    def _run(self, name: str, interval_seconds: float, stop: Stop) -> None:
         try:
             table = self._open(name)
             if table is not None:
                 run_compaction(
                     table.context,
                     self._request.of_table,
-                    interval_seconds=0,
-                    stop=_Round(self._stop),
+                    interval_seconds=interval_seconds,
+                    stop=stop,
                     report=lambda event: self._tell(name, event),
                     idle=self._idle[name],
                 )
