@@ -12,11 +12,10 @@ INVARIANT: a request that may have had an effect is never sent twice. If the rep
 
 from __future__ import annotations
 
-import importlib
 import json
 import weakref
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote_plus
 
@@ -27,6 +26,7 @@ from lakecore.errors import (
     NotFound,
     StorageError,
     Unsupported,
+    optional,
 )
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.services import Timeouts
@@ -34,12 +34,13 @@ from lakecore.masking import masked
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from types import ModuleType
 
     import httpx
 
 
+http_library = partial(optional, "httpx", extra="rest", what="a REST catalog")
 _RETRIES_MAX = 5
 _WAIT_MAX_SECONDS = 64.0
 _BUSY = (429, 503)
@@ -54,18 +55,6 @@ _ERRORS: dict[int, tuple[type[LakecoreError], str]] = {
     409: (AlreadyExists, "the server has it already"),
     501: (Unsupported, "the server does not support this"),
 }
-
-
-def http_library() -> ModuleType:
-    """The library for HTTP. Raises Unsupported, naming the extra, if not installed."""
-    try:
-        return importlib.import_module("httpx")
-    except ImportError as error:
-        raise Unsupported(
-            "a REST catalog needs a package that is not installed",
-            package="httpx",
-            install="pip install 'lakecore[rest]'",
-        ) from error
 
 
 @cache
@@ -149,6 +138,37 @@ class RestClient:
 
     def delete(self, path: str) -> dict[str, Any]:
         return self.send("DELETE", path)
+
+    def answer(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        absent: Collection[int] = (),
+        **named: object,
+    ) -> dict[str, Any] | None:
+        """The reply to a request; None if the server answers with one of the codes `absent`.
+
+        Raises only errors of lakecore; `named` are the facts of a refusal.
+        """
+        try:
+            return self.send(method, path, body=body)
+        except Refusal as refusal:
+            if refusal.code in absent:
+                return None
+            raise refusal.as_error(**named) from None
+
+    def names(
+        self, path: str, key: str, *, absent: Collection[int] = (), **named: object
+    ) -> tuple[str, ...]:
+        """The sorted names in a list of the server; none for one of the codes `absent`."""
+        try:
+            return tuple(sorted(map(str, self.pages(path, key))))
+        except Refusal as refusal:
+            if refusal.code in absent:
+                return ()
+            raise refusal.as_error(**named) from None
 
     def pages(self, path: str, key: str, params: Mapping[str, str] = {}) -> Iterator[Any]:
         """The items of a list that the server returns in pages."""

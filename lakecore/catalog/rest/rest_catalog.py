@@ -76,30 +76,16 @@ class ServedFunctions:
     root: str
 
     def names(self, database: str) -> tuple[str, ...]:
-        return _names(self.client, self._functions(database), "functions", database)
+        path = self._functions(database)
+        return self.client.names(path, "functions", absent=(501,), database=database)
 
     def find(self, name: Identifier) -> Function | None:
-        try:
-            reply = self.client.get(f"{self._functions(name.database)}/{encoded(name.table)}")
-        except Refusal as refusal:
-            if refusal.code in (404, 501):
-                return None
-            raise refusal.as_error(function=name) from None
-        return function_from_json(reply, name)
+        path = f"{self._functions(name.database)}/{encoded(name.table)}"
+        reply = self.client.answer("GET", path, absent=(404, 501), function=name)
+        return None if reply is None else function_from_json(reply, name)
 
     def _functions(self, database: str) -> str:
         return f"{database_path(self.root, database)}/functions"
-
-
-def _names(client: RestClient, path: str, what: str, database: str) -> tuple[str, ...]:
-    """The sorted names in a list of the server; none if the server does not support it."""
-    try:
-        found = list(client.pages(path, what))
-    except Refusal as refusal:
-        if refusal.code == 501:
-            return ()
-        raise refusal.as_error(database=database) from None
-    return tuple(sorted(map(str, found)))
 
 
 # --- served views --------------------------------------------------------------------------------
@@ -120,16 +106,13 @@ class ServedViews:
     root: str
 
     def names(self, database: str) -> tuple[str, ...]:
-        return _names(self.client, self._views(database), "views", database)
+        path = self._views(database)
+        return self.client.names(path, "views", absent=(501,), database=database)
 
     def find(self, name: Identifier) -> View | None:
-        try:
-            reply = self.client.get(self._address(name))
-        except Refusal as refusal:
-            if refusal.code in _NOT_IMPLEMENTED:
-                return None
-            raise refusal.as_error(view=name) from None
-        return view_from_json(reply.get("schema"), name)
+        path = self._address(name)
+        reply = self.client.answer("GET", path, absent=_NOT_IMPLEMENTED, view=name)
+        return None if reply is None else view_from_json(reply.get("schema"), name)
 
     def create(self, name: Identifier, view: View) -> bool:
         check_name("view", name.table)
@@ -272,25 +255,15 @@ class ServedNames:
     # --- databases --------------------------------------------------------------------------------
 
     def databases(self) -> tuple[str, ...]:
-        return self._listed(f"{self.root}/databases", "databases")
+        return self.client.names(f"{self.root}/databases", "databases")
 
     def has_database(self, name: str) -> bool:
-        try:
-            self.client.get(database_path(self.root, name))
-        except Refusal as refusal:
-            if refusal.code == 404:
-                return False
-            raise refusal.as_error(database=name) from None
-        return True
+        path = database_path(self.root, name)
+        return self.client.answer("GET", path, absent=(404,), database=name) is not None
 
     def add_database(self, name: str) -> bool:
-        try:
-            self.client.post(f"{self.root}/databases", {"name": name, "options": {}})
-        except Refusal as refusal:
-            if refusal.code == 409:
-                return False
-            raise refusal.as_error(database=name) from None
-        return True
+        path, body = f"{self.root}/databases", {"name": name, "options": {}}
+        return self.client.answer("POST", path, body, absent=(409,), database=name) is not None
 
     def drop_database(self, name: str, *, cascade: bool) -> bool:
         if not self.has_database(name):
@@ -302,7 +275,8 @@ class ServedNames:
             self.drop(Identifier(database=name, table=table))
         for view in views:
             self.views.drop(Identifier(database=name, table=view))
-        return self._deleted(database_path(self.root, name), database=name)
+        path = database_path(self.root, name)
+        return self.client.answer("DELETE", path, absent=(404,), database=name) is not None
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -313,7 +287,7 @@ class ServedNames:
             return None
 
     def near(self, database: str) -> tuple[str, ...]:
-        return self._listed(self._tables(database), "tables")
+        return self.client.names(self._tables(database), "tables")
 
     def others(self, database: str) -> tuple[str, ...]:
         del database
@@ -361,12 +335,9 @@ class ServedNames:
         # The server chooses the directory of the table, so the table exists before its rows are
         # checked. If a row does not fit, the table is dropped again.
         body = {"identifier": _object(name), "schema": schema_to_json(schema)}
-        try:
-            self.client.post(self._tables(name.database), body)
-        except Refusal as refusal:
-            if refusal.code == 409:
-                return False
-            raise refusal.as_error(table=name) from None
+        path = self._tables(name.database)
+        if self.client.answer("POST", path, body, absent=(409,), table=name) is None:
+            return False
         if rows is not None:
             try:
                 Catalog(self).get_table(str(name)).write(rows)
@@ -380,17 +351,17 @@ class ServedNames:
             return False
         if not self.has_database(new.database):
             raise no_database(self, new.database)
-        try:
-            body = {"source": _object(old), "destination": _object(new)}
-            self.client.post(f"{self.root}/tables/rename", body)
-        except Refusal as refusal:
-            if refusal.code == 409:
-                raise AlreadyExists("the target of the rename exists", table=new) from None
-            raise refusal.as_error(table=old) from None
+        path, body = (
+            f"{self.root}/tables/rename",
+            {"source": _object(old), "destination": _object(new)},
+        )
+        if self.client.answer("POST", path, body, absent=(409,), table=old) is None:
+            raise AlreadyExists("the target of the rename exists", table=new)
         return True
 
     def drop(self, name: Identifier) -> bool:
-        return self._deleted(self._served(name).address, table=name)
+        path = self._served(name).address
+        return self.client.answer("DELETE", path, absent=(404,), table=name) is not None
 
     def branches(self, name: Identifier) -> tuple[str, ...]:
         main = self._served(name).on_branch(MAIN_BRANCH)
@@ -398,7 +369,7 @@ class ServedNames:
         return tuple(sorted(str(each) for each in found if each != MAIN_BRANCH))
 
     def tags(self, name: Identifier) -> tuple[str, ...]:
-        return self._listed(f"{self._served(name).address}/tags", "tags")
+        return self.client.names(f"{self._served(name).address}/tags", "tags")
 
     def repair(self, name: str | None) -> tuple[str, ...]:
         raise Unsupported("a server lists its tables by itself", catalog="rest", name=name)
@@ -410,21 +381,6 @@ class ServedNames:
 
     def _tables(self, database: str) -> str:
         return f"{database_path(self.root, database)}/tables"
-
-    def _listed(self, path: str, key: str) -> tuple[str, ...]:
-        try:
-            return tuple(sorted(map(str, self.client.pages(path, key))))
-        except Refusal as refusal:
-            raise refusal.as_error() from None
-
-    def _deleted(self, path: str, **named: object) -> bool:
-        try:
-            self.client.delete(path)
-        except Refusal as refusal:
-            if refusal.code == 404:
-                return False
-            raise refusal.as_error(**named) from None
-        return True
 
 
 def open_rest(given: Mapping[str, str], *, create: bool) -> Catalog:

@@ -160,13 +160,8 @@ class ServedTable:
 
     def describe(self) -> Described | None:
         """Id, path and newest schema; None if the server has no such table."""
-        try:
-            reply = self.client.get(self.address)
-        except Refusal as refusal:
-            if refusal.code == 404:
-                return None
-            raise refusal.as_error(table=self.name) from None
-        return described(reply, str(self.name))
+        reply = self.client.answer("GET", self.address, absent=(404,), table=self.name)
+        return None if reply is None else described(reply, str(self.name))
 
     def alter(self, changes: Sequence[Change]) -> None:
         """Apply schema changes. Raises `Refusal`."""
@@ -236,10 +231,9 @@ class ServedTable:
 
     def ask(self, method: str, place: str, body: object = None) -> Json:
         """The reply to a request below the table's address. Raises only errors of lakecore."""
-        try:
-            return self.client.send(method, f"{self.address}/{place}", body=body)
-        except Refusal as refusal:
-            raise refusal.as_error(table=self.name) from None
+        reply = self.client.answer(method, f"{self.address}/{place}", body, table=self.name)
+        assert reply is not None, "no code stands for an absent reply"
+        return reply
 
     def __repr__(self) -> str:
         return f"ServedTable({self.name})"
