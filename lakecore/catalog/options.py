@@ -18,6 +18,7 @@ from lakecore.options import (
     DURATION,
     NEVER_STORED,
     OptionValue,
+    below,
     nearest,
     option_texts,
     parse_options,
@@ -148,7 +149,7 @@ def parse_catalog_options(
     for key, text in options.items():
         if key not in own and not key.startswith(tuple(prefixes)):
             _check(key, text, catalog, own)
-    defaults = defaults_of_tables(options)
+    defaults = below(options, TABLE_DEFAULT)
     parse_options(defaults, table="(table-default)", creating=True)
     return CatalogOptions(
         texts=dict(options),
@@ -156,15 +157,6 @@ def parse_catalog_options(
         table_defaults=defaults,
         single_writer=flag(SINGLE_WRITER, options.get(SINGLE_WRITER, "false")),
     )
-
-
-def defaults_of_tables(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a catalog with these options gives to new tables."""
-    return {
-        key.removeprefix(TABLE_DEFAULT): text
-        for key, text in options.items()
-        if key.startswith(TABLE_DEFAULT)
-    }
 
 
 def is_access_option(key: str) -> bool:

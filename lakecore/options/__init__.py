@@ -23,6 +23,7 @@ from lakecore.options.choices import (
     PartitionExpiry,
     ScanMode,
     SortOrder,
+    below,
     option_text,
     option_texts,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "ScanMode",
     "SortOrder",
     "TableOptions",
+    "below",
     "check_dynamic_options",
     "check_known",
     "check_option_change",

@@ -223,6 +223,13 @@ def option_texts(options: object, *, table: str = "") -> dict[str, str]:
     return {_key(key, table): option_text(key, value, table) for key, value in options.items()}
 
 
+def below(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The options whose keys begin with `prefix`, under their keys without it."""
+    return {
+        key.removeprefix(prefix): text for key, text in options.items() if key.startswith(prefix)
+    }
+
+
 def option_text(key: object, value: object, table: str = "") -> str:
     """The value as the string that is stored."""
     match value:

@@ -240,7 +240,7 @@ class RowStatements:
             columns,
             primary_keys=statement.primary_keys,
             partition_keys=statement.partition_keys,
-            options={**self._workspace.table_defaults(catalog), **statement.options},
+            options={**catalog.names.table_defaults, **statement.options},
             comment=statement.comment,
         )
         table = before.refresh()

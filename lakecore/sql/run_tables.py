@@ -234,7 +234,7 @@ class TableStatements:
                 columns,
                 primary_keys=keys,
                 partition_keys=partitions,
-                options={**self._workspace.table_defaults(catalog), **options},
+                options={**catalog.names.table_defaults, **options},
                 comment=comment,
             )
             return

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.options import defaults_of_tables, of_process
+    from lakecore.catalog.options import of_process
     from lakecore.catalog.registry import open_catalog
     from lakecore.cdc.source_catalogs import SourceCatalog, opened_source
     from lakecore.io.history import History
     from lakecore.io.stores.service_settings import is_storage_option
-    from lakecore.options import find_option, option_keys
+    from lakecore.options import below, find_option, option_keys
     from lakecore.options.kinds import parse_duration
     from lakecore.sql.datagen import Generator
     from lakecore.sql.statements import Chain, CreateTable
     from lakecore.table.handle import Table
 else:
     opened_source = deferred("lakecore.cdc.source_catalogs", "opened_source")
-    defaults_of_tables = deferred("lakecore.catalog.options", "defaults_of_tables")
     of_process = deferred("lakecore.catalog.options", "of_process")
+    below = deferred("lakecore.options", "below")
     find_option = deferred("lakecore.options", "find_option")
     is_storage_option = deferred("lakecore.io.stores.service_settings", "is_storage_option")
     option_keys = deferred("lakecore.options", "option_keys")
@@ -312,10 +312,6 @@ class Workspace:
             return None
         return catalog.get_table(identifier)
 
-    def table_defaults(self, catalog: Catalog) -> dict[str, str]:
-        """The options that a catalog gives to new tables."""
-        return defaults_of_tables(catalog.option_texts)
-
     def storage_options(self, chain: Chain = ()) -> dict[str, str]:
         """The storage options of the catalog that a full name states, or of the current catalog."""
         name = chain[0] if len(chain) == _FULL else self.catalog_name
@@ -359,12 +355,7 @@ class Workspace:
         ranked = sorted(_patterns(names), key=lambda pattern: -pattern.count(_ANY))
         for pattern in ranked:
             for prefix in _PREFIXES:
-                start = f"{prefix}{pattern}."
-                found |= {
-                    key.removeprefix(start): value
-                    for key, value in self.variables.items()
-                    if key.startswith(start)
-                }
+                found |= below(self.variables, f"{prefix}{pattern}.")
         return found
 
     def set_variable(self, key: str, value: str) -> bool:

@@ -27,6 +27,7 @@ from lakecore.io.hive.client import HiveClient, types
 from lakecore.io.hive.columns import column_of, hive_type, paimon_type
 from lakecore.io.stores.open import locate
 from lakecore.model.types import Field
+from lakecore.options import below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,11 +127,7 @@ class HiveTables:
     def _copied(self, schema: TableSchema) -> dict[str, str]:
         comment = {"comment": schema.comment} if schema.comment is not None else {}
         if not self.copies_properties:
-            options = {
-                key.removeprefix(_HIVE_PREFIX): text
-                for key, text in schema.options.items()
-                if key.startswith(_HIVE_PREFIX)
-            }
+            options = below(schema.options, _HIVE_PREFIX)
             for key in ("partition.expiration-time", "data-file.path-directory"):
                 if key in schema.options:
                     options[key] = schema.options[key]

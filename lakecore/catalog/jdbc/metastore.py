@@ -31,6 +31,7 @@ from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, Lakec
 from lakecore.io.ambient import SYSTEM, Ambient, await_lock
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.services import timeouts_of
+from lakecore.options import below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -633,12 +634,7 @@ def open_jdbc(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYST
             "a JDBC catalog has a uri", option="uri", example="jdbc:sqlite:/data/catalog.db"
         )
     read = OptionReader(given)
-    properties = {
-        key.removeprefix(_PROPERTY): text
-        for key, text in given.items()
-        if key.startswith(_PROPERTY)
-    }
-    address = parse_address(given["uri"], properties)
+    address = parse_address(given["uri"], below(given, _PROPERTY))
     warehouse, store, locked = open_lockable_warehouse(
         stated.warehouse, stated.texts, create=create
     )

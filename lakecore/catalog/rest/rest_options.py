@@ -38,7 +38,7 @@ from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.services import flag
 from lakecore.masking import masked_options
-from lakecore.options import NEVER_STORED, nearest, parse_options
+from lakecore.options import NEVER_STORED, below, nearest, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,19 +109,11 @@ class RestOptions:
     @property
     def headers(self) -> Mapping[str, str]:
         """HTTP headers of every request."""
-        return {
-            key.removeprefix(HEADER): text
-            for key, text in self.texts.items()
-            if key.startswith(HEADER)
-        }
+        return below(self.texts, HEADER)
 
     @property
     def table_defaults(self) -> Mapping[str, str]:
-        return {
-            key.removeprefix(TABLE_DEFAULT): text
-            for key, text in self.texts.items()
-            if key.startswith(TABLE_DEFAULT)
-        }
+        return below(self.texts, TABLE_DEFAULT)
 
     @property
     def asks_data_tokens(self) -> bool:
