@@ -2,7 +2,7 @@
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
 lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket cluster formats tpch
-vectors upserts_lakes cdc_decode expire_10k orphans_200k scale growth published ui. Without one, all
+vectors lakes cdc_decode expire_10k orphans_200k scale growth published ui. Without one, all
 of them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
@@ -24,7 +24,7 @@ Exits with 1 if a promise was not kept.
 
 `python -m bench vectors commits=NUMBER` is vectors with another number of commits.
 
-`python -m bench upserts_lakes rows=NUMBER` is upserts_lakes in another size.
+`python -m bench lakes [rows=NUMBER] [runs=NUMBER]` is lakes in another size.
 
 `python -m bench cdc_mysql [rows=NUMBER changes=NUMBER runs=NUMBER]` mirrors a MariaDB server, which
 must be installed, with Java and Maven for Debezium.
@@ -55,6 +55,7 @@ from bench import (
     fold_6m,
     formats,
     growth,
+    lakes,
     large_rows,
     lookup,
     lookups,
@@ -71,7 +72,6 @@ from bench import (
     tpch,
     ui,
     upserts_20m,
-    upserts_lakes,
     vectors,
 )
 from bench.report import console
@@ -103,7 +103,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "growth": lambda: growth.run([]),
     "tpch": tpch.run,
     "vectors": vectors.run,
-    "upserts_lakes": upserts_lakes.run,
+    "lakes": lambda: lakes.run([]),
     "cdc_decode": cdc_decode.run,
     "published": published.run,
     "ui": ui.run,
@@ -119,13 +119,13 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
 }
 SIZED: dict[str, Callable[[list[str]], int]] = {
     "vectors": vectors.main,
-    "upserts_lakes": upserts_lakes.main,
 }
 WORDED: dict[str, Callable[[list[str]], bool]] = {
     "big_bucket": big_bucket.run,
     "cluster": cluster.run,
     "formats": formats.run,
     "growth": growth.run,
+    "lakes": lakes.run,
     "scale": scale.run,
     "tpch": tpch.run,
 }
