@@ -29,7 +29,6 @@ know are copied unchanged.
 from __future__ import annotations
 
 import zlib
-from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -483,7 +482,7 @@ def _copied_chunk(
     """The column chunk `name`, a copy of `source` at the file offset `at`, and its bytes."""
     chunks = _structs(_get(group, _GROUP_COLUMNS))
     path = ListValue(BINARY, [source.encode()])
-    chunk = deepcopy(next(c for c in chunks if _get(_meta(c), _META_PATH) == path))
+    chunk = _copy(next(c for c in chunks if _get(_meta(c), _META_PATH) == path))
     meta = _meta(chunk)
     begin = _begin(meta)
     _set(meta, _META_PATH, ListValue(BINARY, [name.encode()]))
@@ -518,7 +517,7 @@ def _insert_chunk(group: Struct, place: int, chunk: Struct) -> None:
 def _copied_element(elements: list[Struct], name: str, copy: Copy) -> Struct:
     """The schema element of a copy. A copied column has no child elements."""
     source = copy.source.encode()
-    element = deepcopy(next(e for e in _columns(elements) if _get(e, _ELEMENT_NAME) == source))
+    element = _copy(next(e for e in _columns(elements) if _get(e, _ELEMENT_NAME) == source))
     _set(element, _ELEMENT_NAME, name.encode())
     _set(element, _ELEMENT_ID, copy.id)
     return element
@@ -575,6 +574,20 @@ def _structs(value: Wire | None) -> list[Struct]:
 
 def _int(value: Wire | None) -> int:
     assert isinstance(value, int)
+    return value
+
+
+def _copy(struct: Struct) -> Struct:
+    """A struct that can be changed without changing this one."""
+    return [(id_, kind, _copied(value)) for id_, kind, value in struct]
+
+
+def _copied(value: Wire) -> Wire:
+    match value:
+        case ListValue(kind, items):
+            return ListValue(kind, [_copied(item) for item in items])
+        case list():
+            return _copy(value)
     return value
 
 

@@ -323,6 +323,8 @@ _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
 """A row group with at most this many rows is small, even if its strings are larger than stored."""
 _LARGE_BYTES = 32 << 20
 """After a larger batch, the memory of decoding is released before the next batch."""
+_FEW_BYTES = 256 << 10
+"""So few bytes are decoded in one thread: handing them to others would take longer."""
 _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
 """A column chunk up to this size is decoded completely: streaming it would take as much memory."""
@@ -404,6 +406,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                     even_rows,
                     whole=rows * row_bytes <= whole_bytes,
                     few=batch.few,
+                    threads=rows * row_bytes > _FEW_BYTES,
                 )
                 at, end = firsts[index], firsts[index] + rows
                 while (decoded := next(batches, None)) is not None:
@@ -527,12 +530,19 @@ class _Decoders:
         return self._opened.enter_context(self._open(self._leaves))
 
     def batches(
-        self, groups: list[int], columns: Sequence[str], rows: int, *, whole: bool, few: bool
+        self,
+        groups: list[int],
+        columns: Sequence[str],
+        rows: int,
+        *,
+        whole: bool,
+        few: bool,
+        threads: bool,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of row groups in batches of `rows`; with `few`, only the first may be wanted."""
         file = self._first_pieces(groups[0], rows) if few else None
         if file is None and whole:
-            return iter(self.whole(groups, columns).to_batches(rows))
+            return iter(self.whole(groups, columns, threads=threads).to_batches(rows))
         file = file or self.streaming
         batches: Iterator[pa.RecordBatch] = file.iter_batches(
             rows, row_groups=groups, columns=columns
@@ -556,17 +566,17 @@ class _Decoders:
         opened = self._open(self._leaves, source=source, buffer_bytes=_PIECE_MIN)
         return self._opened.enter_context(opened)
 
-    def whole(self, groups: list[int], columns: Sequence[str]) -> pa.Table:
+    def whole(self, groups: list[int], columns: Sequence[str], *, threads: bool) -> pa.Table:
         """These columns of whole row groups.
 
         Raises CorruptTable for an invalid dictionary index.
         """
         plain = [name for name in columns if name not in self.coded]
-        table = self._whole.read_row_groups(groups, columns=plain, use_threads=True)
+        table = self._whole.read_row_groups(groups, columns=plain, use_threads=threads)
         if not self.coded:
             return table
         names = sorted(self.coded)
-        texts = self._codes.read_row_groups(groups, columns=names, use_threads=True)
+        texts = self._codes.read_row_groups(groups, columns=names, use_threads=threads)
         for name in names:
             if not fits(texts.column(name)):
                 raise CorruptTable("a text is not in its dictionary", path=self._path, column=name)

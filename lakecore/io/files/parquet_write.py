@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.parquet_footer import Copy, FooterJoin, TextStatistics
+from lakecore.format.parquet_footer import MAGIC, Copy, FooterJoin, TextStatistics
 from lakecore.format.statistics import cut_texts
 from lakecore.io.files.file_format import ROW_GROUP_BYTES, WriteFormat, abandon
 from lakecore.io.files.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
@@ -186,6 +186,8 @@ _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
 _BOUND_BYTES_MAX = 4096
 """Arrow writes no bounds longer than this."""
+_SMALL_BYTES, _SMALL_MOST = 64 << 10, 8
+"""Row groups up to this size, and so many pieces of them, are written by one call."""
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
 """The largest size of row groups in progress, per encoding thread."""
 
@@ -222,7 +224,7 @@ class ParquetWriter:
         )
         with ExitStack() as opening:
             self._out = opening.enter_context(store.open_output(path))
-            self._out.write(b"PAR1")
+            self._small = [MAGIC]
             self._closing = opening.pop_all()
 
     def holds(self, size_bytes: int) -> bool:
@@ -271,7 +273,8 @@ class ParquetWriter:
                 self._append(_decoded_size(table), self._encode(table))
             while self._under_way:
                 self._append_next()
-            self._out.write(tail := self._footer.finish())
+            tail = self._footer.finish()
+            self._out.write(b"".join([*self._small, tail]))
             self._closing.close()
         except BaseException:
             self.abort()
@@ -341,8 +344,14 @@ class ParquetWriter:
             _UNDER_WAY.add(-1, -raw_bytes)
 
     def _append(self, raw_bytes: int, part: _Part) -> None:
-        for data in self._footer.add(memoryview(part.data), part.texts):
-            self._out.write(data)
+        pieces = self._footer.add(memoryview(part.data), part.texts)
+        if raw_bytes <= _SMALL_BYTES and len(self._small) < _SMALL_MOST:
+            self._small += map(bytes, pieces)
+        else:
+            self._out.write(b"".join(self._small))
+            self._small.clear()
+            for data in pieces:
+                self._out.write(data)
         self._encoded_share = min(1.0, part.data.size / max(1, raw_bytes))
         for name, (low, high) in part.text_bounds.items():
             least, greatest = self._text_bounds.get(name, (low, high))

@@ -183,6 +183,8 @@ _TASKS_AHEAD = 4
 _TASK_ROWS, _TASK_BATCHES = 65_536, 8
 """A task ends at this many rows or batches: the batches of a merged window are mostly small."""
 _AHEAD_BYTES = 64 << 20
+_SHARE_BYTES, _SHARES = 8 << 20, 16
+"""A share of a read has this many bytes, or, of a small table, this part of the bytes."""
 
 Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
 
@@ -208,6 +210,30 @@ def side_by_side(
     finally:
         for stream in running:
             stream.close()
+
+
+def in_shares(splits: Sequence[Split]) -> Iterator[list[Split]]:
+    """The splits in order, in shares that are worth a thread: many small ones make one share."""
+    least = min(_SHARE_BYTES, sum(split.size_bytes for split in splits) / _SHARES)
+    share: list[Split] = []
+    share_bytes = 0
+    for split in splits:
+        share.append(split)
+        share_bytes += split.size_bytes
+        if share_bytes >= least:
+            yield share
+            share, share_bytes = [], 0
+    if share:
+        yield share
+
+
+def _one_after_another(
+    splits: Sequence[Split],
+    plan: ReadPlan,
+    read: Callable[[Split, ReadPlan], Iterator[Batch]],
+) -> Generator[Batch, None, None]:
+    for split in splits:
+        yield from read(split, plan)
 
 
 class _Ahead(Generic[Batch]):
@@ -572,7 +598,7 @@ class TableSource:
                 yield from read(split, plan)
             return
         yield from side_by_side(
-            [read(split, plan) for split in splits],
+            [_one_after_another(some, plan, read) for some in in_shares(splits)],
             # Read at least something ahead under any budget.
             max(1, Share.AHEAD.of(budget.size_bytes)),
         )

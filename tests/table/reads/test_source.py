@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,45 @@ def test_only_a_few_batches_are_read_ahead(at_once: int, monkeypatch: pytest.Mon
     assert made.count(0) <= 5 + (at_once - 1) + 3 * at_once
     assert made.count(1) <= 3 * at_once
     assert made.count(2) == 0
+
+
+def test_many_small_splits_share_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = many_buckets(buckets=200, count=2_000)
+    made: list[int] = []
+    real = source.side_by_side
+
+    def counted(streams: list[Iterator[pa.RecordBatch]], ahead: int) -> Iterator[pa.RecordBatch]:
+        made.append(len(streams))
+        return real(streams, ahead)
+
+    monkeypatch.setattr(source, "side_by_side", counted)
+    found = table.to_arrow()
+
+    assert sorted(found["id"].to_pylist()) == list(range(2_000))
+    assert len(made) == 1
+    assert made[0] <= 17
+
+
+@dataclass
+class _Sized:
+    size_bytes: int
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shares"),
+    [
+        ([], []),
+        ([5, 5], [[5], [5]]),  # of a small table, each has its own
+        ([100] * 4, [[100]] * 4),
+        ([1] * 64, [[1] * 4] * 16),
+        ([1 << 30, 1, 1, 1 << 30], [[1 << 30], [1, 1, 1 << 30]]),
+        ([1 << 20] * 1_000, [[1 << 20] * 8] * 125),
+    ],
+)
+def test_shares_of_a_read(sizes: list[int], shares: list[list[int]]) -> None:
+    splits: list[Any] = [_Sized(size) for size in sizes]
+
+    assert [[each.size_bytes for each in share] for share in source.in_shares(splits)] == shares
 
 
 def test_buckets_are_read_side_by_side_under_a_budget_of_a_byte() -> None:
