@@ -88,6 +88,7 @@ from lakecore.table.writes.write_start import read_start
 if TYPE_CHECKING:
     import polars as pl
 
+    from lakecore.model.files import DataFile
     from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_plan import IdlePicks
@@ -187,18 +188,25 @@ def result_of(
     """The result of one commit."""
     before = [file for message in messages for file in message.compact_before]
     after = [file for message in messages for file in message.compact_after]
-    return CompactionResult(
+    return replace(
+        _sizes(before, after),
         snapshot_ids=(snapshot_id,),
         buckets=len({(message.partition, message.bucket) for message in messages}),
-        files_before=len(before),
-        files_after=len(after),
         files_upgraded=len({file.name for file in before} & {file.name for file in after}),
-        bytes_before=sum(file.size_bytes for file in before),
-        bytes_after=sum(file.size_bytes for file in after),
-        rows_before=sum(file.row_count for file in before),
-        rows_after=sum(file.row_count for file in after),
         steps=1,
         attempts=attempts,
+    )
+
+
+def _sizes(before: Sequence[DataFile], after: Sequence[DataFile] | None) -> CompactionResult:
+    """A result with the sizes of the files; `after` is None if nothing was written."""
+    return CompactionResult(
+        files_before=len(before),
+        files_after=None if after is None else len(after),
+        bytes_before=sum(file.size_bytes for file in before),
+        bytes_after=None if after is None else sum(file.size_bytes for file in after),
+        rows_before=sum(file.row_count for file in before),
+        rows_after=None if after is None else sum(file.row_count for file in after),
     )
 
 
@@ -377,16 +385,8 @@ def _commit(context: TableContext, messages: Sequence[CommitMessage]) -> int | N
 
 
 def _planned(entries: Sequence[ManifestEntry]) -> CompactionResult:
-    return CompactionResult(
-        buckets=len({entry.partition for entry in entries}),
-        files_before=len(entries),
-        files_after=None,
-        bytes_before=sum(entry.file.size_bytes for entry in entries),
-        bytes_after=None,
-        rows_before=sum(entry.file.row_count for entry in entries),
-        rows_after=None,
-        steps=1,
-    )
+    found = _sizes([entry.file for entry in entries], None)
+    return replace(found, buckets=len({entry.partition for entry in entries}), steps=1)
 
 
 # --- compaction ----------------------------------------------------------------------------------
@@ -509,16 +509,8 @@ class _Call:
             steps += 1
             left = left[len(self._portion(left)) :]
         files = [file for work in whole for file in work.files]
-        return CompactionResult(
-            buckets=len({(work.partition, work.bucket) for work in whole}),
-            files_before=len(files),
-            files_after=None if files else 0,
-            bytes_before=sum(file.size_bytes for file in files),
-            bytes_after=None if files else 0,
-            rows_before=sum(file.row_count for file in files),
-            rows_after=None if files else 0,
-            steps=steps,
-        )
+        buckets = {(work.partition, work.bucket) for work in whole}
+        return replace(_sizes(files, None if files else ()), buckets=len(buckets), steps=steps)
 
     def step(self) -> CompactionResult:
         """Run the next step; the result has no snapshot if nothing was left to do."""
