@@ -77,12 +77,7 @@ def end_of_snapshots(
 
 
 def end_of_changelogs(
-    earliest: int,
-    newest: int,
-    latest: int,
-    keep: Retention,
-    consumed: int | None,
-    times_of: TimesOf,
+    earliest: int, newest: int, latest: int, keep: Retention, times_of: TimesOf
 ) -> int:
     """The first long-lived changelog that is kept; `earliest` if none expires.
 
@@ -91,8 +86,6 @@ def end_of_changelogs(
     """
     first = max(latest - keep.retain_max + 1, earliest)
     end = min(latest - keep.retain_min + 1, earliest + keep.max_deletes, newest)
-    if consumed is not None:
-        end = min(end, consumed)
     if end <= earliest:
         return earliest
     for at, time_ms in _times(range(first, end + 1), times_of):

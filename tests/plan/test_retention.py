@@ -59,13 +59,9 @@ def test_snapshot_that_is_gone_does_not_stop_the_walk() -> None:
 
 
 def test_newest_changelog_stays() -> None:
-    assert end_of_changelogs(1, 9, 20, keep(), None, times) == 9
-    assert end_of_changelogs(1, 9, 20, keep(most=2, older=0), None, times) == 9
+    assert end_of_changelogs(1, 9, 20, keep(), times) == 9
+    assert end_of_changelogs(1, 9, 20, keep(most=2, older=0), times) == 9
 
 
 def test_changelog_goes_when_it_is_old_itself() -> None:
-    assert end_of_changelogs(1, 9, 20, keep(older=51), None, times) == 6
-
-
-def test_consumer_holds_back_changelogs() -> None:
-    assert end_of_changelogs(1, 9, 20, keep(), 4, times) == 4
+    assert end_of_changelogs(1, 9, 20, keep(older=51), times) == 6

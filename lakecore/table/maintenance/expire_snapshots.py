@@ -518,7 +518,7 @@ def _changelogs_end(
 
     free = ids[-1] + 1
     if keep is not None:
-        free = end_of_changelogs(ids[0], ids[-1], latest, keep, None, times_of)
+        free = end_of_changelogs(ids[0], ids[-1], latest, keep, times_of)
     slowest = min(list_consumers(context), key=lambda each: each.next_snapshot, default=None)
     if free <= ids[0] or slowest is None or slowest.next_snapshot >= free:
         return free, None
