@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred
 from lakecore.errors import Unsupported, did_you_mean
+from lakecore.sql import statements as s
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.parse_rows import (
     parse_copy,
@@ -27,19 +28,6 @@ from lakecore.sql.parse_tables import (
     parse_replace,
     parse_truncate,
     partition,
-)
-from lakecore.sql.statements import (
-    Call,
-    Describe,
-    Explain,
-    Insert,
-    Own,
-    Query,
-    Reset,
-    SetVariable,
-    Show,
-    Statement,
-    Use,
 )
 from lakecore.sql.tokens import Kind, tokenize
 
@@ -143,7 +131,7 @@ _DESCRIBE_INSTEAD = {
 _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"})
 
 
-def parse(text: str, *, spark_types: bool = False) -> Statement:
+def parse(text: str, *, spark_types: bool = False) -> s.Statement:
     """Parse a text as one statement. Raises InvalidRequest, with line, column and a caret.
 
     With `spark_types`, the names of types have Spark's meaning.
@@ -155,9 +143,9 @@ def parse(text: str, *, spark_types: bool = False) -> Statement:
     if start is not None:
         return _with_insert(text, start)
     if word in _QUERIES or cursor.at_symbol("("):
-        return Query(text=text)
+        return s.Query(text=text)
     if word in _OWN:
-        return Own(text=text)
+        return s.Own(text=text)
     parser = _PARSERS.get(word)
     if parser is None:
         if cursor.done():
@@ -183,54 +171,54 @@ def _insert_after_with(text: str) -> int | None:
     return None
 
 
-def _with_insert(text: str, start: int) -> Statement:
+def _with_insert(text: str, start: int) -> s.Statement:
     """Parse the INSERT at `start`; the text before it becomes the beginning of its query."""
     blank = re.sub(r"[^\n]", " ", text[:start])  # keeps the positions in error messages right
     statement = parse(blank + text[start:])
-    assert isinstance(statement, Insert), "the text begins with INSERT"
+    assert isinstance(statement, s.Insert), "the text begins with INSERT"
     return replace(statement, query=f"{text[:start].rstrip()}\n{statement.query}")
 
 
-def _table(cursor: Cursor) -> Statement:
+def _table(cursor: Cursor) -> s.Statement:
     """TABLE name: a query for all rows of the table."""
-    return Query(text="FROM " + cursor.rest("the name of a table"))
+    return s.Query(text="FROM " + cursor.rest("the name of a table"))
 
 
-def _explain(cursor: Cursor) -> Statement:
+def _explain(cursor: Cursor) -> s.Statement:
     cursor.skip("PLAN", "FOR")
     if cursor.at("FORMAT") or cursor.at("FORMATTED") or cursor.at("CODEGEN") or cursor.at("COST"):
         raise Unsupported("EXPLAIN has one form: EXPLAIN [ANALYZE] query", form=cursor.token.word)
     cursor.skip("EXTENDED")
     analyze = cursor.skip("ANALYZE")
     text = cursor.rest()
-    if not isinstance(parse(text), Query):
+    if not isinstance(parse(text), s.Query):
         raise Unsupported(
             "EXPLAIN is for queries, not for statements that change data or names", statement=text
         )
-    return Explain(text=text, analyze=analyze)
+    return s.Explain(text=text, analyze=analyze)
 
 
-def _use(cursor: Cursor) -> Statement:
+def _use(cursor: Cursor) -> s.Statement:
     catalog = cursor.skip("CATALOG")
     if not catalog and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
         cursor.take()
-    return Use(chain=cursor.chain("the name of a database"), catalog=catalog)
+    return s.Use(chain=cursor.chain("the name of a database"), catalog=catalog)
 
 
-def _show(cursor: Cursor) -> Statement:
+def _show(cursor: Cursor) -> s.Statement:
     if cursor.skip("CREATE", "TABLE"):
-        return Show(what="create", chain=cursor.chain("the name of the table"))
+        return s.Show(what="create", chain=cursor.chain("the name of the table"))
     if cursor.skip("CREATE", "DATABASE") or cursor.skip("CREATE", "SCHEMA"):
-        return Show(what="create database", chain=cursor.chain("the name of the database"))
+        return s.Show(what="create database", chain=cursor.chain("the name of the database"))
     if cursor.skip("CREATE", "VIEW"):
-        return Show(what="create view", chain=cursor.chain("the name of the view"))
+        return s.Show(what="create view", chain=cursor.chain("the name of the view"))
     if cursor.at("USER", "FUNCTIONS"):
         cursor.take()
     if cursor.skip("CURRENT"):
         what = cursor.take().word
         if what not in {"DATABASE", "CATALOG", "SCHEMA"}:
             raise cursor.expected("CATALOG or DATABASE")
-        return Show(what="current " + ("catalog" if what == "CATALOG" else "database"))
+        return s.Show(what="current " + ("catalog" if what == "CATALOG" else "database"))
     if cursor.at("TABLE", "EXTENDED"):
         raise Unsupported("SHOW TABLE EXTENDED: use DESCRIBE EXTENDED table")
     if cursor.token.word in _SHOW_INSTEAD:
@@ -242,7 +230,7 @@ def _show(cursor: Cursor) -> Statement:
     return _show_list(cursor, what)
 
 
-def _show_list(cursor: Cursor, what: str) -> Show:
+def _show_list(cursor: Cursor, what: str) -> s.Show:
     """Parse the rest of SHOW TABLES and other lists."""
     chain: tuple[str, ...] = ()
     if cursor.skip("FROM") or cursor.skip("IN") or what in {"tags", "branches", "partitions"}:
@@ -253,50 +241,50 @@ def _show_list(cursor: Cursor, what: str) -> Show:
         chain = (*cursor.chain("the name of the database"), *chain)
     if what == "properties" and cursor.at_symbol("("):
         (key,) = cursor.listed(lambda: cursor.string("the key of an option"))
-        return Show(what=what, chain=chain, like=key)
+        return s.Show(what=what, chain=chain, like=key)
     wanted = partition(cursor) if what == "partitions" and cursor.skip("PARTITION") else None
     like = cursor.string("a pattern") if cursor.skip("LIKE") else None
-    return Show(what=what, chain=chain, partition=wanted, like=like)
+    return s.Show(what=what, chain=chain, partition=wanted, like=like)
 
 
-def _describe(cursor: Cursor) -> Statement:
+def _describe(cursor: Cursor) -> s.Statement:
     if cursor.token.word in _QUERIES or cursor.at_symbol("("):
-        return Query(text="DESCRIBE " + cursor.rest())
+        return s.Query(text="DESCRIBE " + cursor.rest())
     extended = cursor.skip("EXTENDED") or cursor.skip("FORMATTED")
     if cursor.at("FUNCTION") and cursor.ahead(1).kind in {Kind.WORD, Kind.QUOTED}:
         cursor.take()
         extended = cursor.skip("EXTENDED") or extended
-        return Describe(chain=cursor.chain(), extended=extended, function=True)
+        return s.Describe(chain=cursor.chain(), extended=extended, function=True)
     instead = _DESCRIBE_INSTEAD.get(cursor.token.word)
     if instead is not None and cursor.ahead(1).kind in {Kind.WORD, Kind.QUOTED}:
         raise Unsupported(f"DESCRIBE {cursor.token.word}: {instead}")
     database = cursor.skip("DATABASE") or cursor.skip("SCHEMA")
     if cursor.skip("TABLE"):
         extended = cursor.skip("EXTENDED") or cursor.skip("FORMATTED") or extended
-    return Describe(chain=cursor.chain(), extended=extended, database=database)
+    return s.Describe(chain=cursor.chain(), extended=extended, database=database)
 
 
-def _set(cursor: Cursor) -> Statement:
+def _set(cursor: Cursor) -> s.Statement:
     if cursor.done():
-        return SetVariable()
+        return s.SetVariable()
     is_text = cursor.token.kind is Kind.STRING
     key = cursor.string() if is_text else cursor.until(symbols="=")
     if not cursor.skip_symbol("="):
         if not is_text and key.split() != [key]:
             raise cursor.expected("= and a value")  # such as SET key TO value
-        return SetVariable(key=key)
+        return s.SetVariable(key=key)
     if cursor.token.kind is Kind.STRING:
-        return SetVariable(key=key, value=cursor.string())
-    return SetVariable(key=key, value=cursor.rest("a value"))
+        return s.SetVariable(key=key, value=cursor.string())
+    return s.SetVariable(key=key, value=cursor.rest("a value"))
 
 
-def _reset(cursor: Cursor) -> Statement:
+def _reset(cursor: Cursor) -> s.Statement:
     if cursor.done():
-        return Reset()
-    return Reset(key=cursor.string() if cursor.token.kind is Kind.STRING else cursor.rest())
+        return s.Reset()
+    return s.Reset(key=cursor.string() if cursor.token.kind is Kind.STRING else cursor.rest())
 
 
-def _call(cursor: Cursor) -> Statement:
+def _call(cursor: Cursor) -> s.Statement:
     chain = cursor.chain("the name of a procedure")
     positional: list[str] = []
     named: dict[str, str] = {}
@@ -317,10 +305,10 @@ def _call(cursor: Cursor) -> Statement:
         if not cursor.skip_symbol(","):
             break
     cursor.expect_symbol(")")
-    return Call(procedure=".".join(chain), positional=tuple(positional), named=named)
+    return s.Call(procedure=".".join(chain), positional=tuple(positional), named=named)
 
 
-_PARSERS: dict[str, Callable[[Cursor], Statement]] = {
+_PARSERS: dict[str, Callable[[Cursor], s.Statement]] = {
     "ALTER": parse_alter,
     "ANALYZE": parse_analyze,
     "CALL": _call,

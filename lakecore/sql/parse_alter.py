@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.views import RemoveViewOption, SetViewOption, UpdateViewComment, ViewChange
 from lakecore.errors import Unsupported
 from lakecore.model.schema_change import Change, Move, SchemaChange
+from lakecore.sql import statements as s
 from lakecore.sql.cursor import Cursor, options
 from lakecore.sql.parse_tables import partition, read_column, read_type
-from lakecore.sql.statements import (
-    AlterTable,
-    AlterView,
-    Chain,
-    ChangeTag,
-    Column,
-    CommentOn,
-    DropPartition,
-    RenameTable,
-    Statement,
-)
 from lakecore.sql.tokens import Kind
 
 if TYPE_CHECKING:
@@ -30,7 +20,7 @@ _COMMENT = "comment"
 _TAG_VERBS = ("CREATE", "REPLACE", "DELETE")
 
 
-def parse_alter(cursor: Cursor) -> Statement:
+def parse_alter(cursor: Cursor) -> s.Statement:
     """Parse ALTER TABLE and ALTER VIEW; the word ALTER has been read."""
     if cursor.at("DATABASE") or cursor.at("SCHEMA"):
         raise Unsupported("a database has no properties to change", statement=cursor.text)
@@ -52,12 +42,12 @@ def parse_alter(cursor: Cursor) -> Statement:
         return _drop_partitions(cursor, chain)
     absent_ok: set[str] = set()
     changes = _changes(cursor, absent_ok)
-    return AlterTable(
+    return s.AlterTable(
         chain=chain, changes=tuple(changes), if_exists=exists, absent_ok=frozenset(absent_ok)
     )
 
 
-def parse_comment_on(cursor: Cursor) -> CommentOn:
+def parse_comment_on(cursor: Cursor) -> s.CommentOn:
     """Parse COMMENT ON TABLE | COLUMN name IS 'text' | NULL; the word COMMENT has been read."""
     cursor.expect("ON")
     is_column = cursor.skip("COLUMN")
@@ -69,18 +59,18 @@ def parse_comment_on(cursor: Cursor) -> CommentOn:
     cursor.expect("IS")
     comment = None if cursor.skip("NULL") else cursor.string("the comment")
     if is_column:
-        return CommentOn(chain=chain[:-1], column=chain[-1], comment=comment)
-    return CommentOn(chain=chain, comment=comment)
+        return s.CommentOn(chain=chain[:-1], column=chain[-1], comment=comment)
+    return s.CommentOn(chain=chain, comment=comment)
 
 
-def _alter_view(cursor: Cursor) -> Statement:
+def _alter_view(cursor: Cursor) -> s.Statement:
     exists = cursor.skip("IF", "EXISTS")
     chain = cursor.chain("the name of the view")
     if cursor.skip("RENAME", "TO"):
         to = cursor.chain("the new name of the view")
-        return RenameTable(chain=chain, to=to, if_exists=exists, view=True)
+        return s.RenameTable(chain=chain, to=to, if_exists=exists, view=True)
     if cursor.skip("AS"):
-        return AlterView(chain=chain, query=cursor.rest(), if_exists=exists)
+        return s.AlterView(chain=chain, query=cursor.rest(), if_exists=exists)
     changes: list[ViewChange]
     if cursor.skip("SET", "TBLPROPERTIES"):
         changes = [
@@ -95,22 +85,22 @@ def _alter_view(cursor: Cursor) -> Statement:
         ]
     else:
         raise cursor.expected("RENAME TO, AS, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
-    return AlterView(chain=chain, changes=tuple(changes), if_exists=exists)
+    return s.AlterView(chain=chain, changes=tuple(changes), if_exists=exists)
 
 
-def _rename(cursor: Cursor, chain: Chain, *, exists: bool) -> Statement:
+def _rename(cursor: Cursor, chain: s.Chain, *, exists: bool) -> s.Statement:
     if cursor.skip("TAG"):
         old = _tag_name(cursor)
         cursor.expect("TO")
-        return ChangeTag(chain=chain, verb="RENAME", tag=old, to=_tag_name(cursor))
+        return s.ChangeTag(chain=chain, verb="RENAME", tag=old, to=_tag_name(cursor))
     if cursor.skip("TO"):
         to = cursor.chain("the new name")
-        return RenameTable(chain=chain, to=to, if_exists=exists)
+        return s.RenameTable(chain=chain, to=to, if_exists=exists)
     cursor.skip("COLUMN")
     path = cursor.chain("a column")
     cursor.expect("TO")
     change = SchemaChange.rename_column(_path(path), cursor.name("the new name"))
-    return AlterTable(chain=chain, changes=(change,), if_exists=exists)
+    return s.AlterTable(chain=chain, changes=(change,), if_exists=exists)
 
 
 def _changes(cursor: Cursor, absent_ok: set[str]) -> list[Change]:
@@ -195,7 +185,7 @@ def _modify(cursor: Cursor) -> list[Change]:
     return _redefined(path, column.type, column.comment, _move(cursor))
 
 
-def _column(cursor: Cursor) -> tuple[Chain, Column]:
+def _column(cursor: Cursor) -> tuple[s.Chain, s.Column]:
     """A column name and its definition. The name may be a path into a ROW."""
     prefix: list[str] = []
     while cursor.ahead(1).kind is Kind.OTHER and cursor.ahead(1).value == ".":
@@ -205,7 +195,7 @@ def _column(cursor: Cursor) -> tuple[Chain, Column]:
     return (*prefix, column.name), column
 
 
-def _redefined(path: Chain, kind: str, comment: str | None, move: Move | None) -> list[Change]:
+def _redefined(path: s.Chain, kind: str, comment: str | None, move: Move | None) -> list[Change]:
     """The changes of a column, given its full new definition."""
     words = kind.upper().split()
     nullable = words[-2:] != ["NOT", "NULL"]
@@ -285,13 +275,13 @@ def _move(cursor: Cursor) -> Move | None:
     return None
 
 
-def _drop_partitions(cursor: Cursor, chain: Chain) -> DropPartition:
+def _drop_partitions(cursor: Cursor, chain: s.Chain) -> s.DropPartition:
     found: list[dict[str, str | None]] = []
     while True:
         cursor.expect("PARTITION")
         found.append(partition(cursor))
         if not cursor.skip_symbol(","):
-            return DropPartition(chain=chain, partitions=tuple(found))
+            return s.DropPartition(chain=chain, partitions=tuple(found))
 
 
 def _tag_name(cursor: Cursor) -> str:
@@ -300,7 +290,7 @@ def _tag_name(cursor: Cursor) -> str:
     raise cursor.expected("the name of a tag")
 
 
-def _tag(cursor: Cursor, chain: Chain, verb: str) -> ChangeTag:
+def _tag(cursor: Cursor, chain: s.Chain, verb: str) -> s.ChangeTag:
     exists = cursor.skip("IF", "EXISTS")
     absent = cursor.skip("IF", "NOT", "EXISTS")
     name = _tag_name(cursor)
@@ -309,7 +299,7 @@ def _tag(cursor: Cursor, chain: Chain, verb: str) -> ChangeTag:
         snapshot_id = cursor.whole("the id of a snapshot")
     if cursor.skip("RETAIN"):
         retain = cursor.rest("a duration, such as 2 DAYS")
-    return ChangeTag(
+    return s.ChangeTag(
         chain=chain,
         verb=verb,
         tag=name,
@@ -320,6 +310,6 @@ def _tag(cursor: Cursor, chain: Chain, verb: str) -> ChangeTag:
     )
 
 
-def _path(chain: Chain) -> str | Chain:
+def _path(chain: s.Chain) -> str | s.Chain:
     """A column in the form that `SchemaChange` takes: its name, or the path to a field of a ROW."""
     return chain[0] if len(chain) == 1 else chain

@@ -7,18 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.sql import statements as s
 from lakecore.sql.cursor import QUERY_STARTS, Cursor, hint_options
 from lakecore.sql.parse_tables import partition
-from lakecore.sql.statements import (
-    Chain,
-    CopyInto,
-    CopyOut,
-    Delete,
-    Insert,
-    Merge,
-    MergeClause,
-    Update,
-)
 from lakecore.sql.tokens import Kind, quoted
 
 if TYPE_CHECKING:
@@ -28,7 +19,7 @@ if TYPE_CHECKING:
 _TRAVELS = ("FOR", "VERSION", "TIMESTAMP")
 
 
-def parse_insert(cursor: Cursor) -> Insert:
+def parse_insert(cursor: Cursor) -> s.Insert:
     """Parse INSERT; the word INSERT has been read."""
     overwrite = cursor.skip("OVERWRITE")
     if overwrite:
@@ -49,7 +40,7 @@ def parse_insert(cursor: Cursor) -> Insert:
         by_name = cursor.skip("BY", "NAME")
     if cursor.at("DEFAULT", "VALUES"):
         raise Unsupported("name a column: INSERT INTO t (id) VALUES (1)", clause="DEFAULT VALUES")
-    return Insert(
+    return s.Insert(
         chain=chain,
         query=_rows(cursor),
         columns=columns,
@@ -80,7 +71,7 @@ def _opens_query(cursor: Cursor) -> bool:
     return cursor.ahead(steps).word in QUERY_STARTS
 
 
-def parse_update(cursor: Cursor) -> Update:
+def parse_update(cursor: Cursor) -> s.Update:
     """Parse UPDATE; the word UPDATE has been read."""
     chain = cursor.chain("the name of the table")
     alias = _alias(cursor, "SET")
@@ -93,10 +84,10 @@ def parse_update(cursor: Cursor) -> Update:
             clause="FROM",
         )
     where = cursor.until() if cursor.skip("WHERE") else None
-    return Update(chain=chain, alias=alias, values=values, where=where)
+    return s.Update(chain=chain, alias=alias, values=values, where=where)
 
 
-def parse_delete(cursor: Cursor) -> Delete:
+def parse_delete(cursor: Cursor) -> s.Delete:
     """Parse DELETE FROM; the word DELETE has been read."""
     cursor.expect("FROM")
     chain = cursor.chain("the name of the table")
@@ -107,7 +98,7 @@ def parse_delete(cursor: Cursor) -> Delete:
             clause="USING",
         )
     where = cursor.until() if cursor.skip("WHERE") else None
-    return Delete(chain=chain, alias=alias, where=where)
+    return s.Delete(chain=chain, alias=alias, where=where)
 
 
 def _alias(cursor: Cursor, *not_names: str) -> str | None:
@@ -117,16 +108,18 @@ def _alias(cursor: Cursor, *not_names: str) -> str | None:
     return cursor.name() if is_name and cursor.token.word not in not_names else None
 
 
-def _assignments(cursor: Cursor, chain: Chain, alias: str | None, *ends: str) -> dict[Chain, str]:
+def _assignments(
+    cursor: Cursor, chain: s.Chain, alias: str | None, *ends: str
+) -> dict[s.Chain, str]:
     return set_values(cursor, {alias} if alias else {chain[-1], "target"}, *ends)
 
 
-def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[Chain, str]:
+def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[s.Chain, str]:
     """`column = expression, ...` up to a keyword of `ends`; a qualifier may precede a column.
 
     `row.field = expression` sets a field of a ROW.
     """
-    found: dict[Chain, str] = {}
+    found: dict[s.Chain, str] = {}
     names = {each.lower() for each in qualifiers}
     while True:
         place = cursor.token
@@ -141,7 +134,7 @@ def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[
             return found
 
 
-def parse_merge(cursor: Cursor) -> Merge:
+def parse_merge(cursor: Cursor) -> s.Merge:
     """Parse MERGE INTO; the word MERGE has been read."""
     cursor.expect("INTO")
     chain = cursor.chain("the name of the table")
@@ -172,12 +165,12 @@ def parse_merge(cursor: Cursor) -> Merge:
         source += f" AS {quoted(source_alias)} ({cursor.group()})"
     cursor.expect("ON")
     on = cursor.until("WHEN")
-    clauses: list[MergeClause] = []
+    clauses: list[s.MergeClause] = []
     while cursor.skip("WHEN"):
         clauses.append(_clause(cursor, chain, alias))
     if not clauses:
         raise cursor.expected("WHEN MATCHED or WHEN NOT MATCHED")
-    return Merge(
+    return s.Merge(
         chain=chain,
         alias=alias,
         source=source,
@@ -188,7 +181,7 @@ def parse_merge(cursor: Cursor) -> Merge:
     )
 
 
-def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
+def _clause(cursor: Cursor, chain: s.Chain, alias: str | None) -> s.MergeClause:
     if cursor.skip("MATCHED"):
         match = "matched"
     else:
@@ -204,11 +197,11 @@ def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
         if cursor.skip("VALUES"):
             row = tuple(cursor.listed(lambda: cursor.until(symbols=",")))
         values = _inserted(cursor) if row is None else None
-        return MergeClause(
+        return s.MergeClause(
             match=match, action="insert", condition=condition, values=values, row=row
         )
     if cursor.skip("DELETE"):
-        return MergeClause(match=match, action="delete", condition=condition)
+        return s.MergeClause(match=match, action="delete", condition=condition)
     cursor.expect("UPDATE")
     cursor.skip("SET")
     values = None
@@ -217,10 +210,10 @@ def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
             raise cursor.error("a row without a source row has no values for `*`")
     else:
         values = _assignments(cursor, chain, alias, "WHEN")
-    return MergeClause(match=match, action="update", condition=condition, values=values)
+    return s.MergeClause(match=match, action="update", condition=condition, values=values)
 
 
-def _inserted(cursor: Cursor) -> dict[Chain, str] | None:
+def _inserted(cursor: Cursor) -> dict[s.Chain, str] | None:
     if cursor.skip_symbol("*"):
         return None
     place = cursor.token
@@ -253,7 +246,7 @@ _ON_ERROR = ("ABORT_STATEMENT", "CONTINUE", "SKIP_FILE")
 _TYPE = "TYPE"
 
 
-def parse_copy(cursor: Cursor) -> CopyInto | CopyOut:
+def parse_copy(cursor: Cursor) -> s.CopyInto | s.CopyOut:
     """Parse COPY INTO; the word COPY has been read."""
     if not cursor.skip("INTO"):
         raise cursor.expected(
@@ -266,7 +259,7 @@ def parse_copy(cursor: Cursor) -> CopyInto | CopyOut:
     cursor.expect("FROM")
     source = _string(cursor, "the path of a file or a directory, in quotes")
     kind, options, clauses = _clauses(cursor, ("PATTERN", "FORCE", "ON_ERROR"))
-    return CopyInto(
+    return s.CopyInto(
         chain=chain,
         source=source,
         format=kind,
@@ -278,7 +271,7 @@ def parse_copy(cursor: Cursor) -> CopyInto | CopyOut:
     )
 
 
-def _export(cursor: Cursor) -> CopyOut:
+def _export(cursor: Cursor) -> s.CopyOut:
     target = _string(cursor, "a path")
     cursor.expect("FROM")
     if cursor.at_symbol("("):
@@ -290,7 +283,7 @@ def _export(cursor: Cursor) -> CopyOut:
         names = cursor.chain("the name of a table, or a query in parentheses")
         query = f"FROM {'.'.join(map(quoted, names))}"
     kind, options, clauses = _clauses(cursor, ("OVERWRITE",))
-    return CopyOut(
+    return s.CopyOut(
         target=target,
         query=query,
         format=kind,

@@ -5,22 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.sql import statements as s
 from lakecore.sql.cursor import Cursor, hint_options, options
-from lakecore.sql.statements import (
-    Analyze,
-    Column,
-    CreateCatalog,
-    CreateDatabase,
-    CreateTable,
-    CreateView,
-    Drop,
-    DropCatalog,
-    DropDatabase,
-    DropPartition,
-    Mirror,
-    Statement,
-    Truncate,
-)
 from lakecore.sql.tokens import Kind, Token
 
 # --- parse mirror --------------------------------------------------------------------------------
@@ -36,7 +22,7 @@ from lakecore.sql.tokens import Kind, Token
 _MARKS = ",()="
 
 
-def read_table_mirror(query: str) -> Mirror | None:
+def read_table_mirror(query: str) -> s.Mirror | None:
     """The source that `AS TABLE name` names; None if any other query follows AS."""
     cursor = Cursor(query)
     if not cursor.skip("TABLE") or not cursor.at_kind(Kind.WORD, Kind.QUOTED):
@@ -52,7 +38,7 @@ def read_table_mirror(query: str) -> Mirror | None:
         cursor.end()
     if not cursor.done():
         return None
-    return Mirror(chain=chain, options=settings, computed=tuple(computed))
+    return s.Mirror(chain=chain, options=settings, computed=tuple(computed))
 
 
 def _computed(cursor: Cursor) -> str:
@@ -87,7 +73,7 @@ def _argument(cursor: Cursor) -> str:
     return text
 
 
-def read_database_mirror(cursor: Cursor) -> Mirror:
+def read_database_mirror(cursor: Cursor) -> s.Mirror:
     """The source after AS DATABASE, to the end of the statement."""
     chain = cursor.chain("the database of a source catalog")
     settings = hint_options(cursor)
@@ -105,7 +91,7 @@ def read_database_mirror(cursor: Cursor) -> Mirror:
     if twice:
         raise _given_twice(cursor, twice)
     cursor.end()
-    return Mirror(
+    return s.Mirror(
         chain=chain, options={**settings, **more}, including=including, excluding=excluding
     )
 
@@ -195,14 +181,14 @@ _NOT_CREATED = {
 }
 
 
-def parse_create(cursor: Cursor) -> Statement:
+def parse_create(cursor: Cursor) -> s.Statement:
     """Parse CREATE ...; the word CREATE has been read."""
     replaces = cursor.skip("OR", "REPLACE")
     temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
     if cursor.skip("CATALOG"):
         name = cursor.name("the name of the catalog")
         cursor.expect("WITH")
-        return CreateCatalog(name=name, options=options(cursor))
+        return s.CreateCatalog(name=name, options=options(cursor))
     if cursor.skip("DATABASE") or cursor.skip("SCHEMA"):
         return _create_database(cursor)
     if cursor.skip("VIEW"):
@@ -216,7 +202,7 @@ def parse_create(cursor: Cursor) -> Statement:
     return _create_table(cursor, temporary=temporary, replaces=replaces)
 
 
-def _create_database(cursor: Cursor) -> CreateDatabase:
+def _create_database(cursor: Cursor) -> s.CreateDatabase:
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the database")
     settings: dict[str, str] = {}
@@ -229,10 +215,10 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
             "a database has no comment, location or properties here: write CREATE DATABASE "
             f"{'.'.join(chain)}, or CREATE DATABASE ... AS DATABASE source.database"
         )
-    return CreateDatabase(chain=chain, if_not_exists=absent, options=settings, mirror=mirror)
+    return s.CreateDatabase(chain=chain, if_not_exists=absent, options=settings, mirror=mirror)
 
 
-def parse_replace(cursor: Cursor) -> Statement:
+def parse_replace(cursor: Cursor) -> s.Statement:
     """Parse REPLACE TABLE, as in Spark; the word REPLACE has been read."""
     if cursor.at("INTO"):
         raise Unsupported(
@@ -246,7 +232,7 @@ def parse_replace(cursor: Cursor) -> Statement:
     return replace(found, existing=True)
 
 
-def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateView:
+def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> s.CreateView:
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the view")
     columns = tuple(cursor.listed(cursor.name)) if cursor.at_symbol("(") else ()
@@ -255,7 +241,7 @@ def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateVi
     if comment is None and cursor.skip("COMMENT"):
         comment = cursor.string("the comment")
     cursor.expect("AS")
-    return CreateView(
+    return s.CreateView(
         chain=chain,
         comment=comment,
         query=cursor.query(),
@@ -267,10 +253,10 @@ def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateVi
     )
 
 
-def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateTable:
+def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> s.CreateTable:
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the table")
-    columns: list[Column] = []
+    columns: list[s.Column] = []
     keys: list[str] = []
     partitions: list[str] = []
     settings: dict[str, str] = {}
@@ -307,7 +293,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateT
     if keys and stated:
         raise InvalidRequest("the primary key is stated twice", first=keys, second=stated)
     keys = keys or stated
-    return CreateTable(
+    return s.CreateTable(
         chain=chain,
         columns=tuple(columns),
         primary_keys=tuple(keys),
@@ -335,12 +321,12 @@ def _like_options(cursor: Cursor) -> None:
         raise Unsupported("LIKE copies columns, keys and options; it takes no list of parts")
 
 
-def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Column], list[str]]:
+def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[s.Column], list[str]]:
     """`( column type ..., PRIMARY KEY (...) NOT ENFORCED )`: columns and primary key.
 
     With `names_only`, the type of a column may be missing; it is then empty.
     """
-    columns: list[Column] = []
+    columns: list[s.Column] = []
     keys: list[str] = []
 
     def add_keys(names: list[str], place: Token) -> None:
@@ -360,7 +346,7 @@ def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Colu
                 "WATERMARK is not supported here; set the watermark when rows are written"
             )
         elif names_only and cursor.ahead(1).kind is Kind.OTHER:
-            columns.append(Column(name=cursor.name("a column"), type=""))
+            columns.append(s.Column(name=cursor.name("a column"), type=""))
         else:
             column, is_key = read_column(cursor)
             columns.append(column)
@@ -371,7 +357,7 @@ def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Colu
     return columns, keys
 
 
-def read_column(cursor: Cursor) -> tuple[Column, bool]:
+def read_column(cursor: Cursor) -> tuple[s.Column, bool]:
     """A column, and whether it is declared as the primary key."""
     name = cursor.name("the name of a column")
     if cursor.at("AS"):
@@ -390,7 +376,7 @@ def read_column(cursor: Cursor) -> tuple[Column, bool]:
         elif cursor.at("METADATA"):
             raise Unsupported("Paimon has no METADATA columns", column=name)
         else:
-            return Column(name=name, type=kind, comment=comment, default=default), is_key
+            return s.Column(name=name, type=kind, comment=comment, default=default), is_key
 
 
 def _default(text: str) -> str:
@@ -425,50 +411,50 @@ def partition(cursor: Cursor) -> dict[str, str | None]:
     return found
 
 
-def parse_drop(cursor: Cursor) -> Statement:
+def parse_drop(cursor: Cursor) -> s.Statement:
     """Parse DROP ...; the word DROP has been read."""
     temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
     what = cursor.take().word
     exists = cursor.skip("IF", "EXISTS")
     match what:
         case "CATALOG":
-            return DropCatalog(name=cursor.name("the name of the catalog"), if_exists=exists)
+            return s.DropCatalog(name=cursor.name("the name of the catalog"), if_exists=exists)
         case "DATABASE" | "SCHEMA":
             chain = cursor.chain("the name of the database")
             cascade = cursor.skip("CASCADE")
             if not cascade:
                 cursor.skip("RESTRICT")
-            return DropDatabase(chain=chain, if_exists=exists, cascade=cascade)
+            return s.DropDatabase(chain=chain, if_exists=exists, cascade=cascade)
         case "TABLE" | "VIEW":
             chain = cursor.chain("the name of the table")
             cursor.skip("PURGE")
             if cursor.at_symbol(","):
                 raise Unsupported(f"drop each {what.lower()} by a statement of its own")
-            return Drop(chain=chain, if_exists=exists, view=what == "VIEW", temporary=temporary)
+            return s.Drop(chain=chain, if_exists=exists, view=what == "VIEW", temporary=temporary)
     raise cursor.error("expected CATALOG, DATABASE, TABLE or VIEW after DROP")
 
 
-def parse_truncate(cursor: Cursor) -> Statement:
+def parse_truncate(cursor: Cursor) -> s.Statement:
     """Parse TRUNCATE [TABLE]; the word TRUNCATE has been read."""
     cursor.skip("TABLE")
     chain = cursor.chain("the name of the table")
     if cursor.skip("PARTITION"):
-        return DropPartition(chain=chain, partitions=(partition(cursor),))
-    return Truncate(chain=chain)
+        return s.DropPartition(chain=chain, partitions=(partition(cursor),))
+    return s.Truncate(chain=chain)
 
 
-def parse_analyze(cursor: Cursor) -> Analyze:
+def parse_analyze(cursor: Cursor) -> s.Analyze:
     """Parse ANALYZE TABLE; the word ANALYZE has been read."""
     cursor.expect("TABLE")
     chain = cursor.chain("the name of the table")
     cursor.expect("COMPUTE", "STATISTICS")
     if cursor.skip("FOR", "ALL", "COLUMNS"):
-        return Analyze(chain=chain, columns=None)
+        return s.Analyze(chain=chain, columns=None)
     if not cursor.skip("FOR", "COLUMNS"):
-        return Analyze(chain=chain)
+        return s.Analyze(chain=chain)
     if cursor.at_symbol("("):
-        return Analyze(chain=chain, columns=tuple(cursor.listed(cursor.name)))
+        return s.Analyze(chain=chain, columns=tuple(cursor.listed(cursor.name)))
     names = [cursor.name("a column")]
     while cursor.skip_symbol(","):
         names.append(cursor.name("a column"))
-    return Analyze(chain=chain, columns=tuple(names))
+    return s.Analyze(chain=chain, columns=tuple(names))

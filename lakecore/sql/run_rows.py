@@ -17,19 +17,11 @@ from lakecore.model.schema import TableSchema, number_fields
 from lakecore.model.types import Field, Variant
 from lakecore.scalar.values import cut_to_precision, sql_expr, storable_times
 from lakecore.sql import merge_texts
+from lakecore.sql import statements as s
 from lakecore.sql.merge_by_query import change_by_query, holds_query, merge_by_query
 from lakecore.sql.merge_texts import assigned, check_nested, column_of, renamed
 from lakecore.sql.queries import reader_of
 from lakecore.sql.query_errors import written
-from lakecore.sql.statements import (
-    CreateTable,
-    Delete,
-    Insert,
-    Merge,
-    RowStatement,
-    Truncate,
-    Update,
-)
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.publication import ExclusiveCreate, SchemaProposal
 from lakecore.table.writes.batch_write import columns_of_rows
@@ -143,21 +135,21 @@ class RowStatements:
         self._workspace = workspace
         self._queries = queries
 
-    def run(self, statement: RowStatement, parameters: Parameters, scope: Scope) -> CommitResult:
+    def run(self, statement: s.RowStatement, parameters: Parameters, scope: Scope) -> CommitResult:
         """Execute a statement."""
         match statement:
-            case Insert():
+            case s.Insert():
                 return self.insert(statement, parameters, scope)
-            case Update():
+            case s.Update():
                 return self.update(statement, scope)
-            case Delete():
+            case s.Delete():
                 return self.delete(statement, scope)
-            case Merge():
+            case s.Merge():
                 return self.merge(statement, parameters, scope)
-            case Truncate():
+            case s.Truncate():
                 return self._workspace.table(statement.chain).truncate()
 
-    def insert(self, statement: Insert, parameters: Parameters, scope: Scope) -> CommitResult:
+    def insert(self, statement: s.Insert, parameters: Parameters, scope: Scope) -> CommitResult:
         """INSERT INTO and INSERT OVERWRITE."""
         table = self._workspace.table(statement.chain, statement.options)
         relation = self._queries.relation(statement.query, parameters, scope)
@@ -167,7 +159,7 @@ class RowStatements:
         return written(rows, lambda: table.overwrite(rows, fixed or None))
 
     def rows_for(
-        self, table: Table, statement: Insert, relation: duckdb.DuckDBPyRelation
+        self, table: Table, statement: s.Insert, relation: duckdb.DuckDBPyRelation
     ) -> tuple[pa.RecordBatchReader, dict[str, object]]:
         """The rows of a query in the types of the table's columns, and the values of PARTITION."""
         given = statement.partition or {}
@@ -204,7 +196,7 @@ class RowStatements:
         )
         return reader_of(lambda: relation.project(", ".join(listed)))
 
-    def create_as(self, statement: CreateTable, parameters: Parameters, scope: Scope) -> Table:
+    def create_as(self, statement: s.CreateTable, parameters: Parameters, scope: Scope) -> Table:
         """CREATE TABLE ... AS. If it fails, no new table exists."""
         assert statement.query is not None, "the caller checks"
         if statement.columns:
@@ -231,7 +223,7 @@ class RowStatements:
         )
 
     def _replace_as(
-        self, statement: CreateTable, before: Table, rows: pa.RecordBatchReader
+        self, statement: s.CreateTable, before: Table, rows: pa.RecordBatchReader
     ) -> Table:
         catalog, _ = self._workspace.identifier(statement.chain)
         columns, data = columns_of_rows(rows)
@@ -247,7 +239,7 @@ class RowStatements:
         table.write(data)
         return table
 
-    def update(self, statement: Update, scope: Scope) -> CommitResult:
+    def update(self, statement: s.Update, scope: Scope) -> CommitResult:
         """UPDATE: DuckDB evaluates the expressions for each row."""
         table = self._workspace.table(statement.chain)
         if holds_query(statement):
@@ -259,7 +251,7 @@ class RowStatements:
         where = None if statement.where is None else renamed(statement.where, names, columns)
         return table.update(values, where)
 
-    def delete(self, statement: Delete, scope: Scope) -> CommitResult:
+    def delete(self, statement: s.Delete, scope: Scope) -> CommitResult:
         """DELETE."""
         table = self._workspace.table(statement.chain)
         if holds_query(statement):
@@ -269,7 +261,7 @@ class RowStatements:
         where = "true" if statement.where is None else renamed(statement.where, names, columns)
         return table.delete(where)
 
-    def merge(self, statement: Merge, parameters: Parameters, scope: Scope) -> CommitResult:
+    def merge(self, statement: s.Merge, parameters: Parameters, scope: Scope) -> CommitResult:
         """MERGE INTO."""
         table = self._workspace.table(statement.chain)
         statement = merge_texts.with_named_values(statement, table.schema.names)
@@ -280,7 +272,7 @@ class RowStatements:
         return written(rows, lambda: merge_into(statement, table, rows))
 
 
-def names_of_insert(statement: Insert, schema: TableSchema, given: Sequence[str]) -> list[str]:
+def names_of_insert(statement: s.Insert, schema: TableSchema, given: Sequence[str]) -> list[str]:
     """For each column of the query, the column of the table that it is stored in.
 
     Raises InvalidRequest for columns and partition keys that do not fit.
@@ -317,7 +309,7 @@ def names_of_insert(statement: Insert, schema: TableSchema, given: Sequence[str]
     return names
 
 
-def merge_into(statement: Merge, table: Table, rows: object) -> CommitResult:
+def merge_into(statement: s.Merge, table: Table, rows: object) -> CommitResult:
     """Carry out a MERGE INTO with the rows of its source.
 
     Raises Unsupported for queries in conditions and values.

@@ -25,24 +25,9 @@ from lakecore.model.data_types import Array, DataType, Map, Row
 from lakecore.model.schema_change import Change, DropColumn, SchemaChange, UpdateColumnType
 from lakecore.model.types import Field, parse_type
 from lakecore.options.kinds import parse_duration
+from lakecore.sql import statements as s
 from lakecore.sql.datagen import CONNECTOR, generator_of
 from lakecore.sql.run_rows import partition_values, replace_table
-from lakecore.sql.statements import (
-    AlterTable,
-    AlterView,
-    ChangeTag,
-    Column,
-    CommentOn,
-    CreateDatabase,
-    CreateTable,
-    CreateView,
-    Drop,
-    DropDatabase,
-    DropPartition,
-    Mirror,
-    RenameTable,
-    TableStatement,
-)
 from lakecore.sql.stored_views import (
     alter_view,
     check_stores_views,
@@ -145,36 +130,36 @@ class TableStatements:
         self._workspace = workspace
         self._queries = queries
 
-    def run(self, statement: TableStatement) -> None:
+    def run(self, statement: s.TableStatement) -> None:
         """Execute a statement."""
         match statement:
-            case CreateDatabase():
+            case s.CreateDatabase():
                 self.create_database(statement)
-            case DropDatabase():
+            case s.DropDatabase():
                 self.drop_database(statement)
-            case CreateView():
+            case s.CreateView():
                 self.create_view(statement)
-            case AlterView():
+            case s.AlterView():
                 self.alter_view(statement)
-            case Drop():
+            case s.Drop():
                 self.drop(statement)
-            case RenameTable():
+            case s.RenameTable():
                 self.rename(statement)
-            case AlterTable():
+            case s.AlterTable():
                 self.alter(statement)
-            case DropPartition():
+            case s.DropPartition():
                 self.drop_partitions(statement)
-            case CommentOn():
+            case s.CommentOn():
                 self.comment(statement)
-            case ChangeTag():
+            case s.ChangeTag():
                 self.change_tag(statement)
 
-    def create_database(self, statement: CreateDatabase) -> None:
+    def create_database(self, statement: s.CreateDatabase) -> None:
         """CREATE DATABASE."""
         catalog, name = self._workspace.databases(statement.chain)
         catalog.create_database(name, ignore_if_exists=statement.if_not_exists)
 
-    def drop_database(self, statement: DropDatabase) -> None:
+    def drop_database(self, statement: s.DropDatabase) -> None:
         """DROP DATABASE."""
         catalog, name = self._workspace.databases(statement.chain)
         try:
@@ -186,7 +171,7 @@ class TableStatements:
             said = error.message.replace("cascade=True", "DROP DATABASE ... CASCADE")
             raise InvalidRequest(said, **error.facts) from error
 
-    def create_table(self, statement: CreateTable) -> None:
+    def create_table(self, statement: s.CreateTable) -> None:
         """CREATE TABLE, without a query."""
         options = dict(statement.options)
         connector = options.pop(_CONNECTOR, "paimon")
@@ -249,7 +234,7 @@ class TableStatements:
         )
 
     def _make_generator(
-        self, statement: CreateTable, columns: list[Field], options: dict[str, str]
+        self, statement: s.CreateTable, columns: list[Field], options: dict[str, str]
     ) -> None:
         """CREATE TEMPORARY TABLE ... WITH ('connector' = 'datagen')."""
         if not statement.temporary or len(statement.chain) > 1:
@@ -272,7 +257,7 @@ class TableStatements:
         )
 
     def _open_temporary(
-        self, statement: CreateTable, opened: Callable[..., Table], options: dict[str, str]
+        self, statement: s.CreateTable, opened: Callable[..., Table], options: dict[str, str]
     ) -> None:
         """CREATE TEMPORARY TABLE: a name for a table at a path."""
         if len(statement.chain) > 1:
@@ -291,7 +276,7 @@ class TableStatements:
         self._workspace.temporary[name] = opened(path, options=options)
         self._workspace.generators.pop(name, None)
 
-    def create_view(self, statement: CreateView) -> None:
+    def create_view(self, statement: s.CreateView) -> None:
         """CREATE VIEW, CREATE TEMPORARY VIEW."""
         if not statement.temporary:
             check_stores_views(self._workspace, statement.chain)
@@ -313,7 +298,7 @@ class TableStatements:
         self._queries.relation(query)  # raises for an invalid query
         views[name] = with_columns(query, statement.columns)
 
-    def alter_view(self, statement: AlterView) -> None:
+    def alter_view(self, statement: s.AlterView) -> None:
         """ALTER VIEW ... AS, SET TBLPROPERTIES, UNSET TBLPROPERTIES."""
         chain, query = statement.chain, statement.query
         if len(chain) == 1 and chain[0] in self._workspace.views:
@@ -326,7 +311,7 @@ class TableStatements:
         schema = None if query is None else self._queries.schema_in_view(query, chain)
         alter_view(self._workspace, statement, schema)
 
-    def drop(self, statement: Drop) -> None:
+    def drop(self, statement: s.Drop) -> None:
         """DROP TABLE, DROP VIEW."""
         name = statement.chain[0] if len(statement.chain) == 1 else None
         if statement.view:
@@ -348,7 +333,7 @@ class TableStatements:
         catalog, identifier = self._workspace.identifier(statement.chain)
         catalog.drop_table(identifier, ignore_if_not_exists=statement.if_exists)
 
-    def rename(self, statement: RenameTable) -> None:
+    def rename(self, statement: s.RenameTable) -> None:
         """ALTER ... RENAME TO; a new name without a database stays in the same database."""
         if statement.view:
             workspace, chain = self._workspace, statement.chain
@@ -363,7 +348,7 @@ class TableStatements:
             raise Unsupported("a table cannot be moved to another catalog", table=source)
         catalog.rename_table(source, target, ignore_if_not_exists=statement.if_exists)
 
-    def alter(self, statement: AlterTable) -> None:
+    def alter(self, statement: s.AlterTable) -> None:
         """ALTER TABLE with changes of the schema."""
         catalog, identifier = self._workspace.identifier(statement.chain)
         changes = statement.changes
@@ -380,7 +365,7 @@ class TableStatements:
         if changes:
             catalog.alter_table(identifier, changes, ignore_if_not_exists=statement.if_exists)
 
-    def comment(self, statement: CommentOn) -> None:
+    def comment(self, statement: s.CommentOn) -> None:
         """COMMENT ON."""
         catalog, identifier = self._workspace.identifier(statement.chain)
         change = (
@@ -390,7 +375,7 @@ class TableStatements:
         )
         catalog.alter_table(identifier, [change])
 
-    def drop_partitions(self, statement: DropPartition) -> None:
+    def drop_partitions(self, statement: s.DropPartition) -> None:
         """ALTER TABLE ... DROP PARTITION, TRUNCATE TABLE ... PARTITION."""
         table = self._workspace.table(statement.chain)
         wanted = [
@@ -398,7 +383,7 @@ class TableStatements:
         ]
         table.drop_partition(*wanted)
 
-    def change_tag(self, statement: ChangeTag) -> None:
+    def change_tag(self, statement: s.ChangeTag) -> None:
         """ALTER TABLE ... CREATE | REPLACE | DELETE | RENAME TAG, as in Spark."""
         table = self._workspace.table(statement.chain)
         known = {tag.name for tag in table.tags()}
@@ -421,7 +406,7 @@ class TableStatements:
                     table.create_tag(name, statement.snapshot_id, time_retained=retain)
 
 
-def _field(column: Column) -> Field:
+def _field(column: s.Column) -> Field:
     """A column of a new table. Its id is assigned when the table is created."""
     return Field(
         id=0,
@@ -443,8 +428,8 @@ _Flags = dict[str, tuple[str, ...]]
 
 def run_mirror(
     workspace: Workspace,
-    statement: CreateTable | CreateDatabase,
-    mirror: Mirror,
+    statement: s.CreateTable | s.CreateDatabase,
+    mirror: s.Mirror,
     reports: Callable[[str, Progress], None] | None,
 ) -> Rows:
     """Follow the source that the statement names. Returns one row: the pipeline and its counts.
@@ -452,7 +437,7 @@ def run_mirror(
     If a signal ends the pipeline, raises KeyboardInterrupt after the last commit.
     """
     source = _source(workspace, mirror)
-    takes_table = isinstance(statement, CreateTable)
+    takes_table = isinstance(statement, s.CreateTable)
     name = source.action(takes_table=takes_table)
     flags, conf = _split(mirror.options, SYNC_ACTIONS[name].known)
     for flag, texts in _stated(statement, mirror).items():
@@ -498,7 +483,7 @@ def run_mirror(
     return _COLUMNS, [row]
 
 
-def _source(workspace: Workspace, mirror: Mirror) -> SourceCatalog:
+def _source(workspace: Workspace, mirror: s.Mirror) -> SourceCatalog:
     name, *rest = mirror.chain
     if name not in workspace.sources or not rest:
         raise NotFound(
@@ -525,10 +510,10 @@ def _split(options: Mapping[str, str], known: tuple[str, ...]) -> tuple[_Flags, 
     return flags, conf
 
 
-def _stated(statement: CreateTable | CreateDatabase, mirror: Mirror) -> _Flags:
+def _stated(statement: s.CreateTable | s.CreateDatabase, mirror: s.Mirror) -> _Flags:
     """The action's flags that follow from the clauses of the statement."""
     found: _Flags = {}
-    if isinstance(statement, CreateTable):
+    if isinstance(statement, s.CreateTable):
         refused = {
             "columns": bool(statement.columns),
             "COMMENT": statement.comment is not None,
@@ -553,10 +538,10 @@ def _stated(statement: CreateTable | CreateDatabase, mirror: Mirror) -> _Flags:
 
 
 def _target(
-    workspace: Workspace, statement: CreateTable | CreateDatabase
+    workspace: Workspace, statement: s.CreateTable | s.CreateDatabase
 ) -> tuple[Catalog, str, str | None]:
     """The catalog, database and table of the target. Raises AlreadyExists without IF NOT EXISTS."""
-    if isinstance(statement, CreateTable):
+    if isinstance(statement, s.CreateTable):
         catalog, identifier = workspace.identifier(statement.chain)
         _, database, table = workspace.full(statement.chain)
         exists = not statement.if_not_exists and catalog.table_exists(identifier)
