@@ -135,6 +135,7 @@ if TYPE_CHECKING:
         encode_files,
         last_committed,
     )
+    from lakecore.table.compactions.compact_plan import BucketCompaction
     from lakecore.table.compactions.compact_work import Failures, Tally, Work, do_work
     from lakecore.table.context import TableContext, crosses_partitions, reload_context
     from lakecore.table.file_reader.blob_resolution import followed
@@ -260,6 +261,7 @@ HOMES = {
     "lakecore.table.commits.commit_change": (
         "EncodedEntries EncodedFiles check_files_are_there delete_files encode_files last_committed"
     ),
+    "lakecore.table.compactions.compact_plan": "BucketCompaction",
     "lakecore.table.compactions.compact_work": "Failures Tally Work do_work",
     "lakecore.table.context": "TableContext crosses_partitions reload_context",
     "lakecore.table.maintenance.consumers": "write_consumer",

@@ -1,7 +1,9 @@
 """Compacts planned buckets in one Spark job, and returns their commit messages to the driver.
 
-1. Each large item of the plan gets its own task. Small items share tasks, so that a task has enough
-   work and every core has a task. Spark starts the tasks in order, the largest first.
+1. A bucket that would be most of the job is cut into parts with different keys (`in_parts`); their
+   files together are one run. Each large item of the plan gets its own task. Small items share
+   tasks, so that a task has enough work and every core has a task. Spark starts the tasks in order,
+   the largest first.
 2. A task compacts its buckets one after another, within its memory budget. All file names begin
    with the id of the job.
 3. The outcome of each bucket is one row: the commit message, or the error. A task raises no error
@@ -23,9 +25,11 @@ import polars as pl
 from lakecore import CommitMessage, LakecoreError, Uncomputable
 from lakecore.distributed import (
     SYSTEM,
+    BucketCompaction,
     ColumnSketch,
     Failures,
     RescalePart,
+    Split,
     TableContext,
     TableDescriptor,
     TableSource,
@@ -42,7 +46,15 @@ from spark_bridge.arguments import SPREAD_BYTES
 from spark_bridge.failures import portable
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from spark_bridge.plan_read import plan_parts
-from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal
+from spark_bridge.read_job import (
+    Cutting,
+    Piece,
+    ReadJob,
+    between_keys,
+    open_sealed,
+    read_task,
+    seal,
+)
 from spark_bridge.spread import answers, map_units, report_skew, spread, unit_function
 from spark_bridge.task import packed
 
@@ -76,19 +88,26 @@ class SparkRunner:
         if not works:
             return {}
         job = SYSTEM.new_uuid()
+        target_bytes = sum(map(_size, works)) // (self.cores * _PARTS_PER_CORE)
+        whole = [in_parts(context, work, max(PART_BYTES, target_bytes)) for work in works]
+        parts = [part for own in whole for part in own]
         sizes = {
             "partition": [work.partition for work in works],
             "bucket": [work.bucket for work in works],
-            "size_bytes": [_size(work) for work in works],
+            "size_bytes": [_size(work) // len(own) for work, own in zip(works, whole, strict=True)],
         }
         report_skew(context, pl.DataFrame(sizes), "the compaction", complete=True)
-        groups = packed([_size(work) for work in works], self.cores)
+        groups = packed([_size(part) for part in parts], self.cores)
         task = CompactTask(table=describe(context), job=job, memory_bytes=self.memory_bytes)
         try:
-            outcomes, lost = self._collected(context, task, works, groups)
+            found, lost = self._collected(context, task, parts, groups)
         except BaseException:
             remove_files_of_job(context, job)
             raise
+        left = iter(found)
+        outcomes = [
+            _joined(work, [next(left) for _ in own]) for work, own in zip(works, whole, strict=True)
+        ]
         failed: Failures = {}
         failure: LakecoreError | None = None
         for work, outcome in zip(works, outcomes, strict=True):
@@ -117,13 +136,62 @@ class SparkRunner:
         """The outcome of each item, in order, and whether attempts may be lost."""
         sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
         size_mb = sum(map(_size, works)) >> 20
-        name = f"lakecore: compact {context.identifier}, {len(works)} buckets, {size_mb} MiB"
+        name = f"lakecore: compact {context.identifier}, {len(works)} parts, {size_mb} MiB"
 
         function = compact_function(task)
         found = answers(
             self.spark, name, lambda: map_units(self.spark, sealed, function), len(works)
         )
         return cast("list[CommitMessage | LakecoreError]", found.outcomes), found.lost
+
+
+PART_BYTES = 64 << 20
+"""Parts of a bucket are not smaller than this."""
+_PARTS_PER_CORE = 2
+
+
+def in_parts(context: TableContext, work: Work, target_bytes: int) -> list[Work]:
+    """The work in parts of about the target size, which have different keys; or the work alone."""
+    if not isinstance(work, BucketCompaction) or not work.can_be_cut(context.options):
+        return [work]
+    if _size(work) < 2 * target_bytes:
+        return [work]
+    split = Split(
+        partition=work.partition,
+        partition_path=context.partitions.path(work.partition),
+        bucket=work.bucket,
+        total_buckets=work.total_buckets,
+        runs=work.runs,
+        raw=False,
+    )
+    cutting = Cutting(
+        target_bytes=target_bytes,
+        open_cost_bytes=0,
+        schema=context.schema,
+        schemas={file.schema_id: context.history.schema(file.schema_id) for file in work.files},
+        layout=context.layout,
+        store=context.store,
+    )
+    pieces = between_keys(split, cutting)
+    parts: list[Work] = []
+    for piece in pieces:
+        assert piece.keys is not None, "a piece between keys"
+        parts.append(work.part(piece.keys, {file.name for file in piece.split.files}))
+    return parts or [work]
+
+
+def _joined(
+    work: Work, outcomes: Sequence[CommitMessage | LakecoreError]
+) -> CommitMessage | LakecoreError:
+    """The outcome of the work; the first failure of a part, if one failed."""
+    messages: list[CommitMessage] = []
+    for outcome in outcomes:
+        if isinstance(outcome, LakecoreError):
+            return outcome
+        messages.append(outcome)
+    if len(messages) == 1 or not isinstance(work, BucketCompaction):
+        return messages[0]
+    return work.joined(messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -282,6 +282,13 @@ def make_tasks(splits: Sequence[Split], cutting: Cutting) -> list[tuple[Piece, .
     return _pack(weighed, target)
 
 
+def between_keys(split: Split, cutting: Cutting) -> list[Piece]:
+    """The split in pieces of about the target size, in key order; empty if it cannot be cut."""
+    parts, _ = _parts(split, cutting, cutting.target_bytes, FOOTERS_MAX)
+    cuts = _cuts(parts, cutting.target_bytes)
+    return _cut(split, cuts, cutting.schema) if cuts else []
+
+
 def _pack(pieces: Sequence[tuple[Piece, int]], target: int) -> list[tuple[Piece, ...]]:
     tasks: list[list[Piece]] = []
     room = 0

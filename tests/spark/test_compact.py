@@ -183,6 +183,50 @@ def test_damaged_file_is_named_once_and_nothing_changes(
         spark_bridge.compact(spark, table, memory_per_task=0)
 
 
+@pytest.mark.parametrize("kind", ["deduplicate", "aggregation", "lookup"])
+def test_large_bucket_is_cut_by_key(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    one, two = two_tables(tmp_path, kind, 4)
+    one.compact(full=True, buckets=[0])
+    tasks: list[int] = []
+
+    def counted(sizes: Sequence[int], cores: int) -> list[list[int]]:
+        tasks.append(len(sizes))
+        return packed(sizes, cores)
+
+    monkeypatch.setattr(compact_tasks, "PART_BYTES", 1)
+    monkeypatch.setattr(compact_tasks, "_PARTS_PER_CORE", 8)
+    monkeypatch.setattr(compact_tasks, "packed", counted)
+    result = spark_bridge.compact(spark, two, full=True, buckets=[0])
+
+    assert tasks[0] == 2 if kind == "lookup" else tasks[0] > 2, "partitions"
+    assert (result.buckets, result.steps) == (2, 1)
+    assert held(two) == held(one)
+    levels = two.inspect.files().filter(pl.col("bucket") == 0)["level"]
+    assert set(levels) == {5}
+    assert live_files_of(two) <= files_of(two)
+    rows = {"p": ["a", "b"], "id": [1, 40], "v": [3, 4], "w": ["n", "n"]}
+    for table in (one, two):
+        table.write(pl.DataFrame(rows, schema_overrides={"v": pl.Int32}))
+        table.compact(full=True)
+    assert held(two) == held(one)
+
+
+def test_part_that_fails_leaves_no_file_of_the_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, table = two_tables(tmp_path, "deduplicate", 9)
+    monkeypatch.setattr(compact_tasks, "PART_BYTES", 1)
+    monkeypatch.setattr(compact_tasks, "_PARTS_PER_CORE", 8)
+    Path(min(table.inspect.files()["file_path"].to_list())).unlink()
+    old = files_of(table)
+    with pytest.raises(lc.CorruptTable, match="missing"):
+        spark_bridge.compact(spark, table, full=True)
+
+    assert files_of(table) == old
+
+
 class _Here(SparkRunner):
     """Runs the tasks of the job in this process, as an executor does."""
 

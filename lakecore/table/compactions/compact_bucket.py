@@ -45,6 +45,7 @@ from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import CommitMessage, DataFile, FileSource, Split, Vectors
 from lakecore.model.rows import KIND_FIELD, LAYER, RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
+from lakecore.plan.pruning import matches_exactly
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.compactions.compact_plan import BucketCompaction, with_older_runs
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
@@ -582,7 +583,7 @@ class _Rewriter:
         with reading(merged) as windows:
             for rows in windows:
                 if writer is not None:
-                    writer.write(rows)
+                    self._write(writer, rows)
                 held_bytes += size_of(rows)
                 if held_bytes >= Share.RELEASED.of(context.budget.size_bytes):
                     # Allocators keep freed memory for the thread that used it: give it back.
@@ -594,6 +595,13 @@ class _Rewriter:
                 del rows
         # Count the rows that the merge removed.
         self._rows_done(left)
+
+    def _write(self, writer: RollingWriter, rows: pa.Table) -> None:
+        """Write rows of the work's keys. All rows of a key outside are read, or none."""
+        if self._compaction.keys is not None:
+            rows = rows.filter(pa.array(matches_exactly(self._compaction.keys, rows)))
+        if rows.num_rows:
+            writer.write(rows)
 
     def _must_count(self, file: DataFile) -> bool:
         counted = self._compaction.keep_deletions and file.delete_row_count != 0
@@ -628,7 +636,7 @@ class _Rewriter:
         lacks_older = options.folds_rows and bool(self._above) and not options.needs_lookup
         merge = replace(plan.merge, keep_deletions=keep, in_key_order=True, lacks_older=lacks_older)
         # Always verify checksums: damaged data must not be rewritten as valid data.
-        plan = replace(plan, expiry=self._compaction.expiry)
+        plan = replace(plan, expiry=self._compaction.expiry, predicate=self._compaction.keys)
         return replace(plan, merge=merge, system_columns=True, checks=Checks.ALWAYS)
 
     def _upper_levels(self) -> UpperLevels:

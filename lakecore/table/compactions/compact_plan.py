@@ -24,6 +24,7 @@ from lakecore.lsm.universal import (
     CompactionUnit,
     Moment,
     Reason,
+    Rewrite,
     Step,
     Upgrade,
     last_full_ms,
@@ -31,15 +32,18 @@ from lakecore.lsm.universal import (
     pick_full,
     unit_steps,
 )
+from lakecore.options import ChangelogProducer
 from lakecore.table.file_reader.read_plan import RecordExpiry, record_expiry
 from lakecore.table.reads.scan import VectorsOfBuckets, commit_order, key_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lakecore.model.files import DataFile, Vectors
+    from lakecore.model.files import CommitMessage, DataFile, Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+    from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
 
 
@@ -104,7 +108,8 @@ class BucketCompaction:
 
     `order` numbers the files of the bucket in commit order; `others` are the unchanged files;
     `vectors` has the deletion vectors of the bucket. `expiry` says which rows are left out.
-    Without `keeps_changelog`, no changelog is written, as after an overwrite.
+    Without `keeps_changelog`, no changelog is written, as after an overwrite. `keys`: the keys of a
+    part of the work (`part`); None: all.
     """
 
     partition: bytes
@@ -120,6 +125,7 @@ class BucketCompaction:
     vectors: Vectors
     expiry: RecordExpiry | None = None
     keeps_changelog: bool = True
+    keys: Predicate | None = None
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -130,6 +136,48 @@ class BucketCompaction:
     def row_count(self) -> int:
         """The rows of these files, as stored."""
         return sum(file.row_count for file in self.files)
+
+    @property
+    def runs(self) -> tuple[tuple[DataFile, ...], ...]:
+        """The runs of all sections that are rewritten."""
+        rewrites = [step for step in self.steps if isinstance(step, Rewrite)]
+        return tuple(run.files for step in rewrites for section in step.sections for run in section)
+
+    def can_be_cut(self, options: TableOptions) -> bool:
+        """Whether parts of the work, between keys, make together what the whole makes.
+
+        Other rows must not be looked up or marked, and no changelog written, because a part also
+        reads some keys outside of its range.
+        """
+        producers = (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
+        tells = self.keeps_changelog and options.changelog_producer in producers
+        beside = options.needs_lookup or options.deletion_vectors_enabled or bool(self.vectors)
+        deeper = any(file.level > self.level for file in self.others)
+        return not (tells or beside or deeper) and all(
+            isinstance(step, Rewrite) for step in self.steps
+        )
+
+    def part(self, keys: Predicate, names: Collection[str]) -> BucketCompaction:
+        """The part of the work for these keys, which only the named files may have."""
+        found: list[Step] = []
+        for step in self.steps:
+            assert isinstance(step, Rewrite), "a file that changes its level cannot be cut"
+            sections = [
+                tuple(
+                    SortedRun(files=inside)
+                    for run in section
+                    if (inside := tuple(file for file in run.files if file.name in names))
+                )
+                for section in step.sections
+            ]
+            kept = tuple(section for section in sections if section)
+            found += [Rewrite(sections=kept)] if kept else []
+        return replace(self, steps=tuple(found), keys=keys)
+
+    def joined(self, messages: Sequence[CommitMessage]) -> CommitMessage:
+        """The message of the whole, from those of its parts in the order of their keys."""
+        after = tuple(file for message in messages for file in message.compact_after)
+        return replace(messages[0], compact_before=self.files, compact_after=after)
 
 
 def plan_buckets(
