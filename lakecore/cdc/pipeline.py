@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action, Arguments
+    from lakecore.cdc.events import Source
     from lakecore.cdc.retry import Outage
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
@@ -193,6 +194,7 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
     opened = action.opens(pipeline.arguments, ambient)
     source, rules = opened.source, opened.rules
     notes: list[str] = []
+    taken: list[str] = []
     try:
         store, root = state_store(catalog, pipeline.state)
         state = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient).latest()
@@ -230,6 +232,9 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
                         f"pipeline changes {target} with the first row that needs it"
                     )
                 notes += [f"{table}: column {each}" for each in shape.notes]
+                taken.append(str(table))
+        hidden = {*followed} - {*map(str, tables)}
+        notes += [] if collected.errors else _listed(source, taken, hidden)
         with suppress(InvalidRequest):  # a login that is refused is a problem already
             notes += source.notes() if isinstance(source, Noted) else ()
         return Checked(problems=tuple(collected.errors), notes=tuple(notes))
@@ -237,6 +242,19 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
         return Checked(problems=(error,), notes=tuple(notes))
     finally:
         source.close()
+
+
+def _listed(source: Source, taken: Sequence[str], hidden: Collection[str]) -> list[str]:
+    """Notes on which tables are mirrored: a user without a grant does not see a table at all."""
+    if source.describe().get("kind") not in _READS_AGAIN:
+        return []
+    notes = [f"tables that are mirrored: {', '.join(taken) or 'none'}"]
+    if hidden:
+        notes.append(
+            "tables that were mirrored, and that the source no longer has or hides from the user "
+            f"(GRANT SELECT): {', '.join(sorted(hidden))}"
+        )
+    return notes
 
 
 def _action(name: str) -> Action:

@@ -32,6 +32,10 @@ TABLE_ERRORS = (InvalidRequest, Unsupported)
 
 OF_ALL_TABLES = frozenset({"snapshot", "columns", "gone", "texts"})
 """The members of positions that concern all tables, and not only a place."""
+START_AGAIN = (
+    "remove the state of the pipeline (WAREHOUSE/.cdc/NAME), drop the targets, and start again"
+)
+"""The next step if a position is lost. Targets that stay would keep rows that are gone since."""
 _TABLES = "tables_of_the_error"
 
 

@@ -127,6 +127,7 @@ class Patience:
         self._stops = stops
         self._tells = tells
         self.retries = 0
+        self._is_away = False
         self._lost_ms: int | None = ambient.now_ms()
         self._contact_ms = ambient.now_ms()
         self._wait = _WAIT_SECONDS_MIN
@@ -167,6 +168,10 @@ class Patience:
     def _reached(self) -> None:
         self._contact_ms = self._ambient.now_ms()
         if self._lost_ms is not None:
+            if self._is_away:
+                seconds = (self._contact_ms - self._lost_ms) / 1000
+                log.info("the source is reachable again. seconds=%.1f", seconds)
+                self._is_away = False
             self._lost_ms, self._wait = None, _WAIT_SECONDS_MIN
             self._tells(None)
 
@@ -183,6 +188,7 @@ class Patience:
             retries=self.retries,
             reason=str(error),
         )
+        self._is_away = True
         self._tells(outage)
         if now_ms - self._lost_ms >= self._seconds * 1000:
             raise error

@@ -52,6 +52,7 @@ from lakecore.cdc.quarantine import (
 from lakecore.cdc.resync import PartlyRead, columns_digest
 from lakecore.cdc.retry import Patience
 from lakecore.cdc.sink_parts import (
+    UNKNOWN_TABLE,
     Acknowledged,
     Progress,
     Recent,
@@ -230,7 +231,7 @@ class Sink:
             self._quarantine.restore(found.quarantine)
             self._requests.restore(found.partly_read)
             self._tell_quarantine(source)
-            self.progress.restore(found.metrics)
+            self.progress.restore(found.metrics, found.source_tables)
             if found.position is not None and isinstance(source, Resumes):
                 with stored(self._files.directory):
                     source.resume(found.position)
@@ -488,12 +489,14 @@ class Sink:
                 is_begun = self._requests.partly.pop(table, None) is not None
                 how = "be read again only in part" if is_begun else "not be read again"
                 reason = f"it could {how}: {error}"
-                self.progress.not_read(table, reason, self._next_step(table))
+                is_there = not isinstance(error, NotFound)
+                is_known = is_there or str(table) in self._state.source_tables
+                step = self._next_step(table) if is_known else UNKNOWN_TABLE
+                self.progress.not_read(table, reason, step)
                 is_unread = self._requests.is_unread(requests)
                 if is_unread and stops:
                     raise
                 is_lost = route is None or is_unread
-                is_there = not isinstance(error, NotFound)
                 if is_begun or (is_lost and is_there) or table in self._quarantine:
                     self._routes[table] = None
                     self.progress.not_read_again.pop(str(table))

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
-from lakecore.cdc.quarantine import OF_ALL_TABLES, OnTableError, SetAside, concern
+from lakecore.cdc.quarantine import OF_ALL_TABLES, START_AGAIN, OnTableError, SetAside, concern
 from lakecore.cdc.target_rules import target_names
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
@@ -205,11 +205,13 @@ class Progress:
         """Whether the last checkpoint lacks something that a user should see at once."""
         return (stored.get("not_read_again") or {}) != self.not_read_again
 
-    def restore(self, stored: Mapping[str, Json]) -> None:
-        """Continue with what an earlier run has stored: tables that still lack a read."""
+    def restore(self, stored: Mapping[str, Json], followed: Collection[str]) -> None:
+        """Continue with what an earlier run has stored: followed tables that still lack a read."""
         found = stored.get("not_read_again")
         if isinstance(found, dict):
-            self.not_read_again |= {name: str(each) for name, each in found.items()}
+            self.not_read_again |= {
+                name: str(each) for name, each in found.items() if name in followed
+            }
 
     def line(self, name: str) -> str:
         """One line about the run of the pipeline `name`."""
@@ -286,6 +288,13 @@ def check_source(
         )
 
 
+UNKNOWN_TABLE = (
+    "`lakecore cdc resync` with the name of a table that the source has. This message is gone from "
+    "the status after the next start"
+)
+"""The next step for a requested table that neither the source nor the pipeline has."""
+
+
 def next_step(pipeline: str, table: SourceTable, *, is_alone: bool, reads_again: bool) -> str:
     """What brings a table back that is set aside, or was not read again.
 
@@ -295,7 +304,7 @@ def next_step(pipeline: str, table: SourceTable, *, is_alone: bool, reads_again:
     if not reads_again:
         return "drop its target, and start a pipeline with another --name for the table"
     if not is_alone:
-        return "drop the target and remove the state of the pipeline, to read all its tables again"
+        return f"to read all its tables again, {START_AGAIN}"
     resync = f"lakecore cdc resync {quote(pipeline)} --tables {quote(str(table))}"
     return f"once the cause is solved, `{resync}`"
 
@@ -324,7 +333,7 @@ def target_gone(target: str, tables: Iterable[SourceTable], state: str) -> Inval
     """The error of a missing target for its source tables."""
     error = InvalidRequest(
         "the target table of a running pipeline is gone: `lakecore cdc resync` makes it again "
-        "for a table in quarantine; without quarantine, remove the state of the pipeline",
+        f"for a table in quarantine; without quarantine, {START_AGAIN}",
         table=target,
         state=state,
     )

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +31,9 @@ from lakecore.cli.settings import PROFILE
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from lakecore.cli.output import ErrorLine
 
 
 PROGRAM = "lakecore"
@@ -69,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (LakecoreError, OutputFailed, OSError) as error:
         if debug:
             raise
-        _fail(*_failure(error, given))
+        facts = error.facts if isinstance(error, LakecoreError) else {}
+        _fail(*_failure(error, given), facts)
     except _polars_errors() as error:
         if debug:
             raise
@@ -85,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _one_line(
-    form: Callable[[str], str], kind: type[BaseException], error: BaseException, trace: object
+    form: ErrorLine, kind: type[BaseException], error: BaseException, trace: object
 ) -> None:
     """Write a fault of the program as the line of an error, in place of its traceback."""
     del trace
     text = f"a fault of lakecore: {kind.__name__}: {error}. --debug shows where it is"
-    sys.stderr.write(form(text))
+    sys.stderr.write(form(text, {}))
 
 
 def _failure(error: Exception, given: Sequence[str]) -> tuple[str, int]:
@@ -196,7 +200,7 @@ def _say(text: str) -> None:
     flush()
 
 
-def _fail(message: str, code: int = 1) -> None:
+def _fail(message: str, code: int = 1, facts: Mapping[str, object] = MappingProxyType({})) -> None:
     form = ERROR_LINE.get()
-    sys.stderr.write(f"error: {message}\n" if form is None else form(message))
+    sys.stderr.write(f"error: {message}\n" if form is None else form(message, facts))
     sys.exit(code)

@@ -482,9 +482,12 @@ def _fact(value: object) -> object:
 def _errors_as_json(pipeline: str) -> None:
     """Let the error that ends this program be a JSON object, as the lines of the log."""
 
-    def line(message: str) -> str:
-        at = _at(SYSTEM.now_ms() / 1000)
-        return json.dumps(_head(at, "ERROR", pipeline, message), ensure_ascii=False) + "\n"
+    def line(message: str, facts: Mapping[str, object]) -> str:
+        head = _head(_at(SYSTEM.now_ms() / 1000), "ERROR", pipeline, message)
+        for first in [*facts][:1]:
+            head["message"] = message.partition(f". {first.removesuffix('_ms')}=")[0]
+        told = {name: _fact(value) for name, value in facts.items()}
+        return json.dumps({**told, **head}, ensure_ascii=False) + "\n"
 
     ERROR_LINE.set(line)
 

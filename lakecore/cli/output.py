@@ -7,14 +7,16 @@ import os
 import sys
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 INTERRUPTED = 130
-ERROR_LINE: ContextVar[Callable[[str], str] | None] = ContextVar("error_line", default=None)
-"""Makes the line of the error that ends the program; None for `error: MESSAGE`."""
+ErrorLine: TypeAlias = "Callable[[str, Mapping[str, object]], str]"
+ERROR_LINE: ContextVar[ErrorLine | None] = ContextVar("error_line", default=None)
+"""Makes the line of the error that ends the program, given its message and its facts; None for
+`error: MESSAGE`."""
 P = ParamSpec("P")
 
 
@@ -27,7 +29,7 @@ def run(work: Callable[P, object], *arguments: P.args, **flags: P.kwargs) -> Non
         to_nowhere()
     except KeyboardInterrupt:
         form = ERROR_LINE.get()
-        sys.stderr.write("interrupted\n" if form is None else form("interrupted"))
+        sys.stderr.write("interrupted\n" if form is None else form("interrupted", {}))
         raise SystemExit(INTERRUPTED) from None
 
 

@@ -258,8 +258,11 @@ def test_a_followed_table_that_cannot_be_read_goes_on_and_the_result_says_why() 
 
     assert rows(parts(store)[0], "d.b") == [(1, "b"), (2, "b"), (5, "b")]
     assert list(progress.not_read_again) == ["s.b", "s.typo"]
-    assert "no such table" in progress.not_read_again["s.typo"]
+    told = progress.not_read_again["s.typo"]
+    assert "no such table" in told
+    assert "Next step: `lakecore cdc resync` with the name of a table that the source has" in told
     assert (progress.quarantine, files(store).requests()) == ((), {})
+    assert list(run(store, Again(MORE), seed=5).not_read_again) == ["s.b"], "a wrong name is gone"
 
 
 class Late(Again):

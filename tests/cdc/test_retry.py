@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -85,7 +86,9 @@ class Lost(ListSource):
 
 
 def test_the_status_says_since_when_the_source_is_not_reachable(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryStore()
     catalog, sink = parts(store)
@@ -106,6 +109,7 @@ def test_the_status_says_since_when_the_source_is_not_reachable(
 
     source = Lost(A_STEPS[:2], ambient=ambient)
     begun_ms = ambient.now_ms()
+    caplog.set_level(logging.INFO, "lakecore.cdc")
     sink.run(source, reports=reports, stops=lambda: bool(seen) and status().reachable)
 
     assert len(seen) > 4
@@ -128,6 +132,8 @@ def test_the_status_says_since_when_the_source_is_not_reachable(
 
     after = status()
     assert (after.reachable, after.unreachable_seconds) == (True, 0.0)
+    (back,) = [each for each in caplog.messages if "reachable again" in each]
+    assert float(back.partition("seconds=")[2]) > 10
     assert 'lakecore_cdc_source_reachable{pipeline="p"} 1' in pipeline_text(after, "p", 0.0)
     assert capfd.readouterr().err == ""
 

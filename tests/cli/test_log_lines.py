@@ -86,7 +86,10 @@ def test_the_error_that_ends_a_run_is_json_too(
         with pytest.raises(SystemExit):
             main([*given, *more])
         (line,) = capsys.readouterr().err.splitlines()
-        assert json.loads(line)["level"] == "ERROR"
+        found = json.loads(line)
+        assert found["level"] == "ERROR"
+    assert found["message"] == "the action has no such flag"
+    assert (found["flag"], found["action"]) == ("--no-such-flag", "mysql_sync_database")
     with pytest.raises(SystemExit):
         main(given[:-1] if "=" not in format_flag else given[:3])
     assert capsys.readouterr().err.startswith("error: ")

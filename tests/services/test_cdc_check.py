@@ -72,8 +72,8 @@ def test_all_problems_of_a_mariadb_are_listed_at_once(tmp_path: Path) -> None:
         every = (
             "variable=binlog_format value=MIXED needed=ROW",
             "variable=binlog_row_image value=MINIMAL needed=FULL",
-            "GRANT REPLICATION CLIENT ON *.* TO",
-            "GRANT REPLICATION SLAVE ON *.* TO",
+            "GRANT REPLICATION CLIENT ON *.* TO 'poor'@'127.0.0.1' server=",
+            "GRANT REPLICATION SLAVE ON *.* TO 'poor'@'127.0.0.1' server=",
             "shop.closed: the user lacks a privilege that a mirror needs: run the statement",
             "problem: shop.key: ",
         )
@@ -117,6 +117,7 @@ def test_a_log_that_was_purged_and_a_pending_column(server: Server, tmp_path: Pa
     run(cursor, "ALTER TABLE purged.t ADD COLUMN pending int NOT NULL, ADD COLUMN later date")
     code, problems, notes = checked(given)
     assert (code, problems) == (0, [])
+    assert "note: tables that are mirrored: purged.t" in notes
     assert any(
         "purged.t: changed at the source: pending, later. The pipe" in each for each in notes
     )
@@ -135,6 +136,7 @@ def test_a_log_that_was_purged_and_a_pending_column(server: Server, tmp_path: Pa
     code, problems, _ = checked(given)
     assert code == 1
     found(problems, "the server no longer has the binary log from there: remove the state")
+    assert "(WAREHOUSE/.cdc/NAME), drop the targets, and start again" in problems[0]
     assert f"first_file={file}" in problems[0]
     assert "no longer has the binary log" in refusal(given)
     # A purged log does not hide the other problems.

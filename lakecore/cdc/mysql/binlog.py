@@ -34,6 +34,7 @@ from lakecore.cdc.mysql.connection import (
     plain_mysql_errors,
     variable,
 )
+from lakecore.cdc.quarantine import START_AGAIN
 from lakecore.errors import CorruptTable, InvalidRequest, StorageError, Unsupported
 
 if TYPE_CHECKING:
@@ -305,10 +306,7 @@ class Binlog:
             elif kind == _XA_PREPARE:
                 raise Unsupported("the binary log has a prepared XA transaction")
             elif kind == _INCIDENT:
-                raise InvalidRequest(
-                    "the server reports a gap in its binary log: remove the state of the "
-                    "pipeline to read everything again"
-                )
+                raise InvalidRequest(f"the server reports a gap in its binary log: {START_AGAIN}")
 
     def at(self, end: int) -> LogPlace:
         """The place of an offset in the current file."""

@@ -24,7 +24,7 @@ from lakecore.cdc.mysql.connection import (
     read_server,
     variable,
 )
-from lakecore.cdc.quarantine import Collected
+from lakecore.cdc.quarantine import START_AGAIN, Collected
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def server_problems(
     begin = None if place is None or has_moved else place.log or first_mark(place)
     end = gtid = None
     with collected.of():
-        with needs_grant(settings, "REPLICATION CLIENT"):
+        with needs_grant(cursor, settings, "REPLICATION CLIENT"):
             end = LogPlace.of(*log_position(cursor))
             sizes = log_sizes(cursor)
         if begin is not None and begin.offset > sizes.get(begin.file, -1):
@@ -75,7 +75,7 @@ def server_problems(
             gtid = place.gtid
         with (
             closing(Binlog(settings, server, server_id)) as stream,
-            needs_grant(settings, "REPLICATION SLAVE"),
+            needs_grant(cursor, settings, "REPLICATION SLAVE"),
         ):
             stream.start(end if gtid is None else None, gtid)
             stream.check()
@@ -97,8 +97,8 @@ def moved(settings: MySqlSettings, server: Server, place: Place, *, is_half_read
     if not server.is_mariadb or not place.gtid or place.log is None or is_half_read:
         raise InvalidRequest(
             "another server answers at the address, and it is not known where the pipeline "
-            "goes on: this is known for MariaDB, after the first snapshot. Remove the state of "
-            "the pipeline to read everything again",
+            "goes on: this is known for MariaDB, after the first snapshot. To read everything "
+            f"again, {START_AGAIN}",
             server=f"{settings.hostname}:{settings.port}",
             server_id_before=place.server,
             server_id=server.identity,
@@ -123,12 +123,14 @@ def check_databases(connection: Connection, settings: MySqlSettings) -> None:
 
 def check_select(cursor: Cursor, settings: MySqlSettings, table: str) -> None:
     """Raise InvalidRequest if the user may not read a table, given by its quoted name."""
-    with needs_grant(settings, "SELECT", table):
+    with needs_grant(cursor, settings, "SELECT", table):
         cursor.execute(f"SELECT 1 FROM {table} LIMIT 0")
 
 
 @contextmanager
-def needs_grant(settings: MySqlSettings, privilege: str, on: str = "*.*") -> Iterator[None]:
+def needs_grant(
+    cursor: Cursor, settings: MySqlSettings, privilege: str, on: str = "*.*"
+) -> Iterator[None]:
     """A context manager for what needs a privilege: its error has the statement that grants it."""
     try:
         with plain_mysql_errors(settings, "the server cannot be read"):
@@ -138,9 +140,12 @@ def needs_grant(settings: MySqlSettings, privilege: str, on: str = "*.*") -> Ite
         code = cause.args[0] if cause is not None and cause.args else 0
         if REFUSALS.get(code) not in {NO_GRANT, NO_DATABASE}:
             raise
+        cursor.execute("SELECT CURRENT_USER()")
+        row = cursor.fetchone()
+        user, _, host = str(row[0] if row else settings.username).rpartition("@")
         raise InvalidRequest(
             "the user lacks a privilege that a mirror needs: run the statement",
-            statement=f"GRANT {privilege} ON {on} TO '{settings.username}'",
+            statement=f"GRANT {privilege} ON {on} TO '{user}'@'{host}'",
             server=f"{settings.hostname}:{settings.port}",
             cause=cause,
         ) from cause

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.mysql.column import Definition
-from lakecore.cdc.quarantine import Collected, of_tables
+from lakecore.cdc.quarantine import START_AGAIN, Collected, of_tables
 from lakecore.cdc.retry import unreachable
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
@@ -180,7 +180,7 @@ def log_refused(reason: str) -> str:
     if "not in the master's binlog" in reason:
         return (
             "the server lacks changes that the pipeline has written: it was behind when it took "
-            "over. Remove the state of the pipeline to read everything again"
+            f"over. To read everything again, {START_AGAIN}"
         )
     if any(each in reason for each in _SAME_ID):
         return (
@@ -189,8 +189,8 @@ def log_refused(reason: str) -> str:
         )
     if any(each in reason for each in _LOST_LOG):
         return (
-            "the server no longer has the binary log from there: remove the state of the pipeline "
-            "to read everything again, and keep the log for longer (binlog_expire_logs_seconds)"
+            f"the server no longer has the binary log from there: {START_AGAIN}. Keep the log for "
+            "longer (binlog_expire_logs_seconds)"
         )
     return "the server refuses to send its binary log"
 
@@ -235,8 +235,13 @@ def check_server(cursor: Cursor, settings: MySqlSettings) -> None:
             if found is not None and found.upper() in values:
                 continue
             raise InvalidRequest(
-                "the binary log of the server lacks what a mirror needs; set the variable, for "
-                "example with SET GLOBAL",
+                "the binary log of the server lacks what a mirror needs: set the variable in "
+                + (
+                    "my.cnf, and restart the server"
+                    if name == "log_bin"
+                    else "my.cnf and with SET GLOBAL, and end the sessions that are open: they "
+                    "keep the old value"
+                ),
                 variable=name,
                 value="missing" if found is None else found,
                 needed=values[0],
@@ -245,7 +250,10 @@ def check_server(cursor: Cursor, settings: MySqlSettings) -> None:
     for name in ("log_bin_compress", "binlog_transaction_compression"):
         if (variable(cursor, name) or "OFF").upper() == "ON":
             with collected.of():
-                raise Unsupported("a compressed binary log is not supported", variable=name)
+                raise Unsupported(
+                    "a compressed binary log is not supported: set the variable to OFF",
+                    variable=name,
+                )
     with collected.of():
         settings.zone or _zone(cursor)
     collected.check()

@@ -93,7 +93,7 @@ from lakecore.cdc.mysql.snapshot import (
     read_chunk,
 )
 from lakecore.cdc.mysql.statements import column_changes_of, removal_of, tables_replaced_by
-from lakecore.cdc.quarantine import Collected, concern, of_tables
+from lakecore.cdc.quarantine import START_AGAIN, Collected, concern, of_tables
 from lakecore.cdc.resync import range_column, range_stop
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import TIMESTAMPS, Atomic, Root
@@ -309,7 +309,11 @@ class MySqlSource:
             cursor = connection.cursor()
             with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
                 if (table.database, table.name) not in read_tables(cursor):
-                    raise NotFound("the source has no such table", table=str(table))
+                    raise NotFound(
+                        "the source has no such table, or hides it from the user: correct the "
+                        "name, or GRANT SELECT on it",
+                        table=str(table),
+                    )
                 schema = self._schema(cursor, table, is_new=start is None)
                 key = range_column(schema)
                 stop = None
@@ -451,7 +455,7 @@ class MySqlSource:
                 if again and not self._keyed(chunk.schema):
                     error = InvalidRequest(
                         "the snapshot of a table without a primary key was interrupted, and cannot "
-                        "continue: drop the target, and remove the state of the pipeline",
+                        f"continue: {START_AGAIN}",
                         table=str(table),
                     )
                     concern(error, [table])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.cdc.actions import matches
 from lakecore.cdc.postgres.connection import quoted, quoted_table
-from lakecore.cdc.quarantine import Collected
+from lakecore.cdc.quarantine import START_AGAIN, Collected
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ def check_slot(
         (slot,),
     )
     row = cursor.fetchone()
-    again = "remove the state of the pipeline to read everything again"
     if row is None and after is not None:
         raise InvalidRequest(
-            f"the slot of the pipeline is gone, and the changes that it kept: {again}", slot=slot
+            f"the slot of the pipeline is gone, and the changes that it kept: {START_AGAIN}",
+            slot=slot,
         )
     if row is None:
         return None
@@ -163,7 +163,7 @@ def check_slot(
     if row[2] == "lost" or row[3] is not None or row[0] is None:
         raise InvalidRequest(
             "the server has discarded the changes that the slot kept: drop the slot by SELECT "
-            f"pg_drop_replication_slot('{slot}'), {again}, and raise max_slot_wal_keep_size",
+            f"pg_drop_replication_slot('{slot}'), {START_AGAIN}. Raise max_slot_wal_keep_size",
             slot=slot,
             reason=row[3] or row[2],
         )
@@ -171,7 +171,7 @@ def check_slot(
     if after is not None and after < begin and not (may_run and row[5]):
         raise InvalidRequest(
             "the slot has moved past the position of the pipeline: another reader uses it. "
-            f"{again.capitalize()}",
+            f"To read everything again, drop the slot, {START_AGAIN}",
             slot=slot,
         )
     return begin

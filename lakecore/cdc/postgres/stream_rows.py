@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
-from lakecore.cdc.quarantine import of_tables
+from lakecore.cdc.quarantine import START_AGAIN, of_tables
 from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class StreamPlace:
     def _lost(self) -> InvalidRequest:
         return InvalidRequest(
             "the slot no longer has the transaction of which the pipeline has written a part: "
-            "remove the state of the pipeline, and start again",
+            f"drop the slot, {START_AGAIN}",
             transaction=self.transaction,
         )
 
