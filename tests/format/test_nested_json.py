@@ -26,6 +26,7 @@ CAUGHT_BY_CALLERS = {
     "format/avro_container.py:container_columns",
     "format/avro_container.py:read_batches",
     "cdc/state.py:_join",
+    "cdc/state.py:outage",
     "cdc/state.py:read",
     "cdc/state.py:requests",
 }
