@@ -345,6 +345,7 @@ METRICS: Mapping[str, str] = {
     "lakecore_cdc_caught_up": "1 if it has caught up since its run started, else 0",
     "lakecore_cdc_source_reachable": "1 if the source answered when it was last needed, else 0",
     "lakecore_cdc_source_unreachable_seconds": "The time since the last contact, 0 if reachable",
+    "lakecore_cdc_failed": "1 if the last run ended with an error and none got further, else 0",
     "lakecore_cdc_table_rows": "Rows that the run has committed, by target and kind",
     "lakecore_cdc_step_age_seconds": "The time since the process of the pipeline took a step",
 }
@@ -391,6 +392,7 @@ def _pipeline_metrics(status: PipelineStatus) -> Iterator[_Sample]:
         ("caught_up", int(status.caught_up)),
         ("source_reachable", int(status.reachable)),
         ("source_unreachable_seconds", status.unreachable_seconds),
+        ("failed", int(status.failed_reason is not None)),
     ):
         yield f"lakecore_cdc_{metric}", value, labels
     for table, kinds in status.tables.items():

@@ -12,6 +12,7 @@ import signal
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.options import is_storage_option
@@ -24,7 +25,14 @@ from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of,
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import Progress, SinkSettings, no_table, rate_of
 from lakecore.cdc.state import PipelineState, StateFiles, stored
-from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.errors import (
+    CommitConflict,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
 from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:
@@ -103,7 +111,9 @@ class PipelineStatus:
     - `requested`: tables that are to be read again; `not_read_again`: why the read failed;
     - `reachable`: whether the source answered when it was last needed; `unreachable_since`: else
       the last contact, in UTC; `unreachable_seconds`: the time since then, and 0 if reachable. Then
-      the lag is at least that time, and its bytes are not known.
+      the lag is at least that time, and its bytes are not known;
+    - `failed_at`, `failed_reason`: when, in UTC, and why the last run ended with an error; None if
+      it did not.
     """
 
     name: str
@@ -129,12 +139,16 @@ class PipelineStatus:
     unreachable_since: str | None = None
     unreachable_seconds: float = 0.0
     unreachable_reason: str | None = None
+    failed_at: str | None = None
+    failed_reason: str | None = None
 
     @property
     def state(self) -> str:
         """The state in two words, for people."""
         if not self.reachable:
             return "not reachable"
+        if self.failed_reason is not None:
+            return "failed"
         return "caught up" if self.caught_up else "catching up"
 
 
@@ -170,11 +184,29 @@ def run_pipeline(
         )
         files = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient)
         sink = Sink(catalog, opened.rules, files, settings, ambient)
-        return sink.run(
-            opened.source, until_caught_up=until_caught_up, stops=stops, reports=reports
-        )
+        with _failure_is_stored(files):
+            return sink.run(
+                opened.source, until_caught_up=until_caught_up, stops=stops, reports=reports
+            )
     finally:
         opened.source.close()
+
+
+@contextmanager
+def _failure_is_stored(files: StateFiles) -> Iterator[None]:
+    """A context manager: the status of a pipeline that has run before says what ended it now.
+
+    An outage is stored already, and a CommitConflict ends one of two processes: the other goes on.
+    """
+    try:
+        yield
+    except (CommitConflict, StorageError):
+        raise
+    except LakecoreError as error:
+        with suppress(LakecoreError):  # a note for the status does not hide the error
+            if files.latest() is not None:
+                files.put_failure(str(error))
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +316,20 @@ def status_of(
     requested = {each for tables in files.requests().values() for each in tables}
     with stored(files.directory):
         found = _status(name, latest, requested, ambient.now_ms())
-        return found if outage is None else _unreachable(found, outage, ambient.now_ms())
+        if outage is not None:
+            return _unreachable(found, outage, ambient.now_ms())
+        failure = files.failure()
+        return found if failure is None else _failed(found, latest, *failure)
+
+
+def _failed(
+    status: PipelineStatus, latest: PipelineState, time_ms: int, reason: str
+) -> PipelineStatus:
+    committed_ms = latest.metrics.get("time_ms")
+    if isinstance(committed_ms, int) and committed_ms > time_ms:
+        return status  # another process goes on
+    at = datetime.fromtimestamp(time_ms // 1000, UTC).isoformat()
+    return replace(status, caught_up=False, lag_bytes=None, failed_at=at, failed_reason=reason)
 
 
 def _unreachable(status: PipelineStatus, outage: Outage, now_ms: int) -> PipelineStatus:

@@ -249,6 +249,7 @@ class PipelineState:
 
 
 _OUTAGE = "unreachable.json"
+_FAILURE = "failed.json"
 
 
 class StateFiles:
@@ -412,6 +413,7 @@ class StateFiles:
         path = f"{self.directory}/{_OUTAGE}"
         if outage is None:
             self._store.delete(path)
+            self._store.delete(f"{self.directory}/{_FAILURE}")
         else:
             self._store.put(path, json.dumps(outage.to_json()).encode())
 
@@ -423,6 +425,22 @@ class StateFiles:
                 return Outage.from_json(_object(json.loads(self._store.read(path))))
             except NotFound:
                 return None
+
+    def put_failure(self, reason: str) -> None:
+        """Store why a run has ended with an error, in place of an outage before it."""
+        self._store.delete(f"{self.directory}/{_OUTAGE}")
+        told = {"time_ms": self._ambient.now_ms(), "reason": reason}
+        self._store.put(f"{self.directory}/{_FAILURE}", json.dumps(told).encode())
+
+    def failure(self) -> tuple[int, str] | None:
+        """When and why the last run has ended with an error; None if a later one got further."""
+        path = f"{self.directory}/{_FAILURE}"
+        with stored(path):
+            try:
+                found = _object(json.loads(self._store.read(path)))
+            except NotFound:
+                return None
+            return int(str(found["time_ms"])), str(found["reason"])
 
     def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
         """Store dead letters of the next checkpoint under a temporary name. Returns the name."""

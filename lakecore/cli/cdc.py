@@ -388,6 +388,11 @@ def _status_text(found: Sequence[PipelineStatus], *, has_tables: bool) -> str:
                 f"({status.unreachable_seconds:.0f} s, {status.retries} retries): "
                 f"{status.unreachable_reason}"
             )
+        if status.failed_reason is not None:
+            lines.append(
+                f"{status.name}: the last run ended with an error at {status.failed_at}: "
+                f"{status.failed_reason}"
+            )
         lines += [
             *(f"{status.name}: left out: {name}: {why}" for name, why in status.left_out.items()),
             *(

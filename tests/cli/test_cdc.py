@@ -171,3 +171,36 @@ def test_a_list_of_a_file_has_all_its_values(
 
     schema = lc.connect(tmp_path / "w").get_table("d.t").schema
     assert (schema.primary_keys, schema.partition_keys) == (("id", "day", "hour"), ("day", "hour"))
+
+
+def test_the_status_says_why_the_last_run_ended_until_a_later_one_gets_further(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        row = {"op": "c", "after": {"id": 1}, "source": {"db": "s", "table": "t"}}
+        (tmp_path / folder / "1.json").write_text(json.dumps({**row, "pkNames": ["id"]}))
+    given = ["files_sync_database", *TARGET, "--files_conf=value.format=debezium-json"]
+    given += ["--table_conf=bucket=1", "--until=caught-up", "--name=p"]
+
+    def status() -> dict[str, Json]:
+        found: dict[str, Json] = json.loads(run(capfd, "status", "--warehouse=w", "--json")[1])
+        return found
+
+    assert run(capfd, *given, "--files_conf=path=a")[0] == 0
+    assert (status()["failed_at"], status()["caught_up"]) == (None, True)
+
+    code, _, said = run(capfd, *given, "--files_conf=path=b")
+    assert code == 1
+    found = status()
+    assert f"error: {found['failed_reason']}\n" == said
+    assert "is of another source" in said
+    assert (found["caught_up"], found["reachable"]) == (False, True)
+    shown = run(capfd, "status", "--warehouse=w")[1]
+    assert re.search(r"state +failed", shown)
+    assert f"the last run ended with an error at {found['failed_at']}: the state" in shown
+    main(["metrics", "w"])
+    assert 'lakecore_cdc_failed{pipeline="p"} 1' in capfd.readouterr().out
+
+    assert run(capfd, *given, "--files_conf=path=a")[0] == 0
+    assert (status()["failed_reason"], status()["caught_up"]) == (None, True)

@@ -139,6 +139,9 @@ def test_a_log_that_was_purged_and_a_pending_column(server: Server, tmp_path: Pa
     assert "(WAREHOUSE/.cdc/NAME), drop the targets, and start again" in problems[0]
     assert f"first_file={file}" in problems[0]
     assert "no longer has the binary log" in refusal(given)
+    shown = ran(["cdc", "status", f"--warehouse={tmp_path}"]).out
+    assert "the last run ended with an error at" in shown
+    assert "no longer has the binary log" in shown
     # A purged log does not hide the other problems.
     cursor.execute(f"CREATE USER reader@127.0.0.1 IDENTIFIED BY '{PASSWORD}'")
     cursor.execute("GRANT SELECT, BINLOG MONITOR ON *.* TO reader@127.0.0.1")
