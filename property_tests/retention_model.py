@@ -93,6 +93,11 @@ class Line:
         tags = {name: held for name, held in self.tags.items() if held.id <= target.id}
         return replace(self, snapshots={**kept, target.id: target}, tags=tags)
 
+    def brought_back(self, before: Line, target: Held) -> Line:
+        """With the snapshots after the target that a rollback removed before it was given up."""
+        again = {n: held for n, held in before.snapshots.items() if n > target.id}
+        return replace(self, snapshots={**again, **self.snapshots})
+
     def branched(self, tag: str | None) -> Line:
         """A new branch: of a tag, or empty."""
         if tag is None:

@@ -101,8 +101,8 @@ class RetentionMachine(RuleBasedStateMachine):
         self.shift_ms = 0
         self.loads = 0
         self.lines: dict[str, Line] = {MAIN: Line()}
-        self.rollbacks: dict[str, tuple[Held, Held]] = {}
-        """Rollbacks that died, by line: the target, and the latest snapshot that was left."""
+        self.rollbacks: dict[str, tuple[Held, Held, Line]] = {}
+        """Rollbacks that died: the target, the latest snapshot that was left, the line before."""
         self.litter = False
 
     @initialize(
@@ -254,6 +254,7 @@ class RetentionMachine(RuleBasedStateMachine):
         self, data: st.DataObject, least: int, death: Death | None, *, by_time: bool
     ) -> None:
         name = self.draw_line(data)
+        self.finish_rollback(name)
         until = self.ambient.now_ms() - KEPT_MS if by_time else FUTURE_MS
         line = self.lines[name].expired(least, until)
 
@@ -295,13 +296,15 @@ class RetentionMachine(RuleBasedStateMachine):
                 table.rollback_to(snapshot_id=target.id)
             except NotFound:
                 # Only a tag keeps the target, and an expiry of its snapshot has died.
-                table.expire_snapshots(retain_max=1000, retain_min=1000)
+                left = table.context.history.snapshot_ids()
+                kept = left[-1] - left[0] + 1
+                table.expire_snapshots(retain_max=kept, retain_min=kept)
                 table.rollback_to(snapshot_id=target.id)
 
         died = self.do(name, deed, after, death)
         if died:
-            line = self.lines[name]
-            self.rollbacks[name] = target, line.snapshots[line.latest]
+            left = self.lines[name]
+            self.rollbacks[name] = target, left.snapshots[left.latest], line
 
     @rule(data=st.data(), young=st.booleans(), death=DEATHS)
     def remove_orphans(self, data: st.DataObject, death: Death | None, *, young: bool) -> None:
@@ -349,6 +352,8 @@ class RetentionMachine(RuleBasedStateMachine):
         self, name: str, deed: Callable[[Table], Any], wanted: Rows, death: Death | None
     ) -> None:
         """Do what commits one snapshot or two, or none, and expires what is due."""
+        if self.inline:
+            self.finish_rollback(name)  # else the expiry does it
         before = self.lines[name]
         store = self.dying(death)
         try:
@@ -414,10 +419,12 @@ class RetentionMachine(RuleBasedStateMachine):
         pending = self.rollbacks.pop(name, None)
         line = self.lines[name]
         if pending is not None:
-            target, latest = pending
+            target, latest, before = pending
             goes_on = line.snapshots[line.latest] == latest
             if goes_on and target in (*line.snapshots.values(), *line.tags.values()):
                 line = line.rolled_back(target)
+            elif latest != target and line.snapshots.get(target.id) == target:
+                line = line.brought_back(before, target)  # a commit came first
             self.open(name).rollback_to(snapshot_id=line.latest)
             self.lines = {**self.lines, name: line}
             self.check()

@@ -165,9 +165,7 @@ def _begun(context: TableContext, record: RollbackRecord) -> RollbackRecord:
             )
         # A fast-forward or a rollback that has ended may have removed it.
         if not _is_kept(context, target):
-            raise expired_during(
-                context, target.id, then="if a tag keeps it, let expire_snapshots end, and repeat"
-            )
+            raise expired_during(context, target.id, then=_end_of_expiry(context))
         now = _removal(context, target).record
         if now != record:
             store.put(path, encode_rollback(now))
@@ -176,6 +174,14 @@ def _begun(context: TableContext, record: RollbackRecord) -> RollbackRecord:
             store.delete(path)
         raise
     return now
+
+
+def _end_of_expiry(context: TableContext) -> str:
+    """What lets a target come back that a tag keeps: the expiry of its snapshot must have ended."""
+    listed = context.history.snapshot_ids()
+    kept = listed[-1] - listed[0] + 1 if listed else 1
+    call = f"expire_snapshots(retain_max={kept}, retain_min={kept})"
+    return f"if a tag keeps it, an expiry runs or was interrupted: call {call}, and repeat"
 
 
 def _forget(context: TableContext, record: RollbackRecord) -> None:

@@ -107,6 +107,26 @@ def test_snapshot_that_only_a_tag_keeps_is_found_by_its_id() -> None:
     assert held(reopened(table)) == "1 v2"
 
 
+@pytest.mark.parametrize("left", [1, 3])
+def test_the_error_beside_an_expiry_that_died_names_the_call_that_ends_it(left: int) -> None:
+    table = history()
+    tag(table, "kept", 3)
+    store = FailingStore(table.context.store, 3)
+    with suppress(StoreFailure, LakecoreError):
+        reopened(table, store=store).expire_snapshots(retain_max=left, retain_min=left)
+    table = reopened(table)
+    assert table.context.history.snapshot_ids() == tuple(range(9 - left, 9))
+
+    with pytest.raises(
+        NotFound, match=rf"expire_snapshots\(retain_max={left}, retain_min={left}\)"
+    ):
+        table.rollback_to(3)
+    table.expire_snapshots(retain_max=left, retain_min=left)
+    table.rollback_to(3)
+
+    assert held(reopened(table)) == "1 v3"
+
+
 def test_later_tags_go_and_earlier_ones_stay() -> None:
     table = history()
     for name, number in (("early", 1), ("here", 3), ("late", 6), ("last", 8)):
