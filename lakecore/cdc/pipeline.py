@@ -23,7 +23,7 @@ from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
 from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
-from lakecore.cdc.sink_parts import Progress, SinkSettings, no_table, rate_of
+from lakecore.cdc.sink_parts import IS_NEW, Progress, SinkSettings, no_table, rate_of
 from lakecore.cdc.state import PipelineState, StateFiles, stored
 from lakecore.errors import (
     CommitConflict,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.actions import Action, Arguments
-    from lakecore.cdc.events import Source
+    from lakecore.cdc.actions import Action, Arguments, Opened
+    from lakecore.cdc.events import Source, SourceSchema
     from lakecore.cdc.retry import Outage
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
@@ -250,12 +250,13 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
             target = rules.target(table)
             if target is None:
                 continue
-            if opened.needs_key and not schema.primary_key:
-                notes.append(f"{table}: it has no primary key, and is left out")
+            is_known = str(table) in followed
+            takes_it = state is None or opened.follows_new_tables or is_known
+            if left_out := _why_left_out(opened, schema, takes_it=takes_it):
+                notes.append(f"{table}: {left_out}")
                 continue
             with collected.of(table):
                 shape = rules.shape(table, schema)
-                is_known = str(table) in followed
                 changes = rules.check(catalog, table, target, shape, follows=is_known)
                 if changes and is_known:
                     paths = (".".join(getattr(each, "path", ())) or "comment" for each in changes)
@@ -274,6 +275,12 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
         return Checked(problems=(error,), notes=tuple(notes))
     finally:
         source.close()
+
+
+def _why_left_out(opened: Opened, schema: SourceSchema, *, takes_it: bool) -> str | None:
+    if opened.needs_key and not schema.primary_key:
+        return "it has no primary key, and is left out"
+    return None if takes_it else f"left out: {IS_NEW}"
 
 
 def _listed(source: Source, taken: Sequence[str], hidden: Collection[str]) -> list[str]:

@@ -384,12 +384,11 @@ class Sink:
                     "it out by --excluding_tables",
                     table=str(table),
                 )
-            log.warning("source table left out: it has no primary key. table=%s", table)
-            self.progress.left_out[str(table)] = "it has no primary key"
+            self.progress.leave_out(table, "it has no primary key", logging.WARNING)
             self._keyless.add(table)
             return False
         if not known and not self._settings.takes_new_tables and not is_asked:
-            log.info("source table left out: it is new. table=%s", table)
+            self.progress.leave_new(table, resyncs=self._reads_again)
             return False
         if not known:
             names = sorted({*self._state.source_tables, str(table)})

@@ -179,6 +179,16 @@ class Progress:
             "not_read_again": dict(self.not_read_again),
         }
 
+    def leave_out(self, table: SourceTable, why: str, level: int) -> None:
+        """Log and note why a table is not mirrored."""
+        # The facts of a JSON line are the arguments of the message, so the reason is none.
+        log.log(level, f"source table left out: {why}. table=%s", table)  # noqa: G004
+        self.left_out[str(table)] = why
+
+    def leave_new(self, table: SourceTable, *, resyncs: bool) -> None:
+        """Log and note that a new table is not mirrored. `resyncs`: whether `resync` adds it."""
+        self.leave_out(table, IS_NEW if resyncs else "it is new", logging.INFO)
+
     def not_read(self, table: SourceTable, reason: object, step: str) -> None:
         """Log and note why a table could not be read again, and what to do."""
         told = f"{reason}. Next step: {step}"
@@ -287,6 +297,9 @@ def check_source(
             source=dict(given),
         )
 
+
+IS_NEW = "it is new, and `lakecore cdc resync` adds it"
+"""Why a table is left out that was created after the first start."""
 
 UNKNOWN_TABLE = (
     "`lakecore cdc resync` with the name of a table that the source has. This message is gone from "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,6 +103,53 @@ def test_a_login_and_a_database_that_do_not_exist(server: Server, tmp_path: Path
     assert "the host name is not known" in problem("named", hostname="no-such-host.invalid")
     run(connect(server), "DROP TABLE named.t")
     assert "the source has no table to follow" in problem("named")
+
+
+def test_tables_that_are_new_or_hidden_are_notes(server: Server, tmp_path: Path) -> None:
+    cursor = connect(server)
+    run(
+        cursor,
+        "CREATE DATABASE seen",
+        *(f"CREATE TABLE seen.{each} (id int primary key)" for each in "ab"),
+        f"CREATE USER sees@127.0.0.1 IDENTIFIED BY '{PASSWORD}'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO sees@127.0.0.1",
+        *(f"GRANT SELECT ON seen.{each} TO sees@127.0.0.1" for each in "ab"),
+    )
+    given = command(server, tmp_path, "mysql_sync_database", "seen", username="sees")
+    mirror(given)
+    run(
+        cursor,
+        "CREATE TABLE seen.c (id int primary key)",
+        "INSERT INTO seen.c VALUES (1)",
+        "GRANT SELECT ON seen.c TO sees@127.0.0.1",
+        "REVOKE SELECT ON seen.a FROM sees@127.0.0.1",
+        "INSERT INTO seen.a VALUES (1)",
+    )
+    new = "it is new, and `lakecore cdc resync` adds it"
+    _, problems, notes = checked(given)
+    assert problems == []
+    assert f"note: seen.c: left out: {new}" in notes
+    assert "note: tables that are mirrored: seen.b" in notes
+    assert "hides from the user (GRANT SELECT): seen.a" in "".join(notes)
+
+    assert mirror(given)["left_out"] == {"seen.c": new}
+    (status,) = ran(["cdc", "status", f"--warehouse={tmp_path}", "--json"]).out.splitlines()
+    resync = [
+        "cdc",
+        "resync",
+        json.loads(status)["name"],
+        f"--warehouse={tmp_path}",
+        "--tables=seen.a,seen.c",
+    ]
+    assert ran(resync).code == 0
+    last = mirror(given)
+    assert last["left_out"] == {}
+    assert (
+        "or hides it from the user: correct the name, or GRANT" in last["not_read_again"]["seen.a"]
+    )
+    run(cursor, "GRANT SELECT ON seen.a TO sees@127.0.0.1")
+    assert ran(resync).code == 0
+    assert mirror(given)["not_read_again"] == {}
 
 
 def test_a_log_that_was_purged_and_a_pending_column(server: Server, tmp_path: Path) -> None:
