@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakecore.cdc.mysql.connection import Connection, Cursor, MySqlSettings, Server
-    from lakecore.cdc.mysql.place import Place
+    from lakecore.cdc.mysql.log_batches import Place
 
 
 def server_problems(

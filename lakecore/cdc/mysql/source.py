@@ -80,9 +80,11 @@ from lakecore.cdc.mysql.connection import (
 from lakecore.cdc.mysql.log_batches import (
     LogBatches,
     Marks,
+    Place,
     metadata_of,
+    texts_of,
+    with_gtid,
 )
-from lakecore.cdc.mysql.place import Place, texts_of, with_gtid
 from lakecore.cdc.mysql.snapshot import (
     Chunk,
     boundaries,

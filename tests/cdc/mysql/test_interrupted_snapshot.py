@@ -8,8 +8,7 @@ import pytest
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.mysql.binlog import LogPlace
 from lakecore.cdc.mysql.connection import MySqlSettings
-from lakecore.cdc.mysql.log_batches import Marks
-from lakecore.cdc.mysql.place import Place
+from lakecore.cdc.mysql.log_batches import Marks, Place
 from lakecore.cdc.mysql.snapshot import Chunk
 from lakecore.cdc.mysql.source import MySqlSource
 from lakecore.errors import InvalidRequest

@@ -4,7 +4,7 @@ import pytest
 
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.mysql.column import stated_type
-from lakecore.cdc.mysql.place import Place
+from lakecore.cdc.mysql.log_batches import Place
 from lakecore.cdc.mysql.statements import column_changes_of, tables_replaced_by
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 
