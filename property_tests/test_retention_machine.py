@@ -327,6 +327,7 @@ class RetentionMachine(RuleBasedStateMachine):
         """After a recovery, the files are those that something reaches."""
         for name in self.lines:
             self.finish_rollback(name)
+            self.end_expiries(name)
         for _ in range(2):  # the mark of a call that died keeps files, until the first run
             self.open(MAIN).remove_orphan_files(older_than=FUTURE, force=True)
         self.check_files()
@@ -428,6 +429,19 @@ class RetentionMachine(RuleBasedStateMachine):
             self.open(name).rollback_to(snapshot_id=line.latest)
             self.lines = {**self.lines, name: line}
             self.check()
+
+    def end_expiries(self, name: str) -> None:
+        """Let expiries that died come to their end, and no more expire."""
+        table = self.open(name)
+        history = table.context.history
+        if not (listed := history.snapshot_ids()):
+            return
+        kept = listed[-1] - listed[0] + 1
+        table.expire_snapshots(retain_max=kept, retain_min=kept)
+        if self.long and (changelogs := history.changelog_ids()):
+            kept = listed[-1] - changelogs[0] + 1
+            table.expire_changelogs(retain_max=kept, retain_min=kept)
+        self.check()
 
     # --- looking ----------------------------------------------------------------------------------
 
