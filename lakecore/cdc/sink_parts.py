@@ -319,7 +319,7 @@ def next_step(pipeline: str, table: SourceTable, *, is_alone: bool, reads_again:
     if not is_alone:
         return f"to read all its tables again, {START_AGAIN}"
     resync = f"lakecore cdc resync {quote(pipeline)} --tables {quote(str(table))}"
-    return f"once the cause is solved, `{resync}`"
+    return f"once the cause is solved, `{resync}`, with --warehouse and --state as the pipeline"
 
 
 def no_table(source: Mapping[str, str]) -> InvalidRequest:

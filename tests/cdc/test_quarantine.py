@@ -260,7 +260,7 @@ def test_a_reason_names_the_next_step() -> None:
         return entry.reason.partition(". Next step: ")[2]
 
     resync = "once the cause is solved, `lakecore cdc resync p --tables s.b`"
-    assert reason(ReadsAgain(A_STEPS)) == resync
+    assert reason(ReadsAgain(A_STEPS)) == f"{resync}, with --warehouse and --state as the pipeline"
     assert reason(ListSource(A_STEPS)).startswith("drop its target, and start a pipeline with")
     shards = PlainRules(shards={"a": "all", "b": "all"})
     assert "remove the state of the pipeline" in reason(ReadsAgain(A_STEPS), shards)
