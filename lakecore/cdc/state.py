@@ -409,13 +409,19 @@ class StateFiles:
             self._store.delete(f"{self.directory}/{name}")
 
     def put_outage(self, outage: Outage | None) -> None:
-        """Store that the source cannot be reached, or that it can (None)."""
+        """Store that the source cannot be reached, or that it can (None).
+
+        An outage that an earlier run has stored goes on: its last contact stays.
+        """
         path = f"{self.directory}/{_OUTAGE}"
         if outage is None:
             self._store.delete(path)
             self._store.delete(f"{self.directory}/{_FAILURE}")
-        else:
-            self._store.put(path, json.dumps(outage.to_json()).encode())
+            return
+        with suppress(CorruptTable):
+            if (before := self.outage()) is not None and before.contact_ms < outage.contact_ms:
+                outage = replace(outage, contact_ms=before.contact_ms)
+        self._store.put(path, json.dumps(outage.to_json()).encode())
 
     def outage(self) -> Outage | None:
         """Why the source cannot be reached; None if it can, or if nothing has tried."""

@@ -13,6 +13,7 @@ from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.pipeline import request_resync, state_store, statuses
 from lakecore.cdc.quarantine import SetAside
+from lakecore.cdc.retry import Outage
 from lakecore.cdc.state import PipelineState, StateFiles
 from lakecore.errors import CorruptTable, LakecoreError
 from lakecore.io.ambient import SYSTEM, seeded
@@ -213,3 +214,31 @@ def test_a_damaged_state_is_told(old: bytes, new: bytes) -> None:
 
     with pytest.raises(CorruptTable, match="the state of the pipeline is damaged"):
         files.latest()
+
+
+def test_an_outage_goes_on_through_the_runs_of_a_supervisor() -> None:
+    store = MemoryStore()
+    first = Outage(contact_ms=1_000, attempt_ms=2_000, retries=3, reason="refused")
+    again = Outage(contact_ms=5_000, attempt_ms=6_000, retries=1, reason="timeout")
+    StateFiles(store, "p", seeded(1)).put_outage(first)
+    files = StateFiles(store, "p", seeded(2))  # of another run
+    files.put_outage(again)
+
+    assert files.outage() == replace(again, contact_ms=1_000)
+
+    files.put_outage(None)
+    files.put_outage(again)
+
+    assert files.outage() == again
+
+
+def test_an_outage_that_cannot_be_read_is_replaced() -> None:
+    store = MemoryStore()
+    files = StateFiles(store, "p", seeded(1))
+    outage = Outage(contact_ms=1_000, attempt_ms=2_000, retries=3, reason="refused")
+    files.put_outage(outage)
+    (name,) = [each.path for each in store.list("p")]
+    store.put(name, b"[")
+    files.put_outage(outage)
+
+    assert files.outage() == outage
