@@ -29,7 +29,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "cdc-messages.html": ["kafka"],
     "cdc-mysql.html": ["mysql", "mariadb"],
     "cdc-postgres.html": ["postgres"],
-    "cdc-service.html#what-to-watch": ["lag"],
+    "cdc-service.html#what-to-watch": ["lag", "monitor mirror"],
     "cdc.html": ["cdc", "mirror", "replicate"],
     "changelog.html": ["release notes"],
     "changing.html": ["delete", "update", "merge"],

@@ -36,7 +36,7 @@ FOUND = {  # what is found without help
     "hive": "hive-catalog.html",
     "iceberg": "iceberg.html",
     "install": "install.html",
-    "monitor mirror": "recipes.html#monitor-tables",  # which names the page of mirrors
+    "monitor mirror": "cdc-service.html#what-to-watch",
     "time travel": "time-travel.html",
     "upgrade lakecore": "recipes.html#upgrade",
     "view": "views.html",
