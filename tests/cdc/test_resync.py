@@ -416,7 +416,7 @@ def test_a_read_that_failed_is_an_error_with_a_next_step_and_is_in_the_status(
     (told,) = state.metrics["not_read_again"].values()  # type: ignore[union-attr]
     assert told == (
         "it could not be read again: a value that no type holds. Next step: once the cause is "
-        "solved, `lakecore cdc resync p --tables s.b`"
+        "solved, `lakecore cdc resync p --tables s.b`, with --warehouse and --state as the pipeline"
     )
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
     assert record.getMessage() == f"table not read again. table=s.b reason={told}"
