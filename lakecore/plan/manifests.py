@@ -19,7 +19,7 @@ both are read or neither.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
@@ -34,28 +34,37 @@ from lakecore.plan.predicate import Compare, IsNull, Op, Predicate, all_of, any_
 from lakecore.plan.pruning import Mask, may_match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.plan.partitions import Partitions
+
+T = TypeVar("T")
 
 
 def neighbours_to_merge(
     manifests: Sequence[ManifestFile], *, target_bytes: int, count_min: int
 ) -> list[list[ManifestFile]]:
     """The manifests in order, in groups of neighbours; a group of more than one is to be merged."""
-    groups: list[list[ManifestFile]] = []
-    gathered: list[ManifestFile] = []
-    size_bytes = 0
-    for manifest in manifests:
-        gathered.append(manifest)
-        size_bytes += manifest.size_bytes
-        if size_bytes >= target_bytes:
-            groups.append(gathered)
-            gathered, size_bytes = [], 0
-    if len(gathered) >= count_min:
-        groups.append(gathered)
-    else:
-        groups += [[manifest] for manifest in gathered]
+    groups = neighbours(manifests, _size_bytes, target_bytes)
+    if groups and len(groups[-1]) < count_min and sum(map(_size_bytes, groups[-1])) < target_bytes:
+        groups += [[manifest] for manifest in groups.pop()]
+    return groups
+
+
+def _size_bytes(manifest: ManifestFile) -> int:
+    return manifest.size_bytes
+
+
+def neighbours(items: Iterable[T], size_of: Callable[[T], float], least: float) -> list[list[T]]:
+    """The items in order, in groups that reach the size `least`; the last one may be smaller."""
+    groups: list[list[T]] = []
+    size = least
+    for item in items:
+        if size >= least:
+            groups.append([])
+            size = 0
+        groups[-1].append(item)
+        size += size_of(item)
     return groups
 
 

@@ -34,6 +34,7 @@ from lakecore.plan.manifests import (
     in_order_of_partitions,
     may_hold,
     must_change,
+    neighbours,
     neighbours_to_merge,
 )
 from lakecore.table.context import TableContext, has_unaware_bucket
@@ -418,15 +419,13 @@ def _groups(
 
     `frame_bytes`: what each manifest has besides its blocks, and a group has once.
     """
-    groups: list[list[EncodedEntries]] = []
-    size_bytes = target_size_bytes
-    for each in encoded:
-        if size_bytes >= target_size_bytes:
-            groups.append([])
-            size_bytes = frame_bytes
-        groups[-1].append(each)
-        size_bytes += len(each.data) - frame_bytes
-    if size_bytes < target_size_bytes and len(groups) > 1:
+
+    def size_of(each: EncodedEntries) -> int:
+        return len(each.data) - frame_bytes
+
+    least = target_size_bytes - frame_bytes
+    groups = neighbours(encoded, size_of, least)
+    if len(groups) > 1 and sum(map(size_of, groups[-1])) < least:
         last = groups.pop()
         groups[-1] += last
     return groups

@@ -22,6 +22,7 @@ from lakecore.memory import Share
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.blob_rules import columns_to_follow, require_known_blobs
+from lakecore.plan.manifests import neighbours
 from lakecore.plan.predicate import Predicate, columns_of
 from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
@@ -212,19 +213,10 @@ def side_by_side(
             stream.close()
 
 
-def in_shares(splits: Sequence[Split]) -> Iterator[list[Split]]:
+def in_shares(splits: Sequence[Split]) -> list[list[Split]]:
     """The splits in order, in shares that are worth a thread: many small ones make one share."""
     least = min(_SHARE_BYTES, sum(split.size_bytes for split in splits) / _SHARES)
-    share: list[Split] = []
-    share_bytes = 0
-    for split in splits:
-        share.append(split)
-        share_bytes += split.size_bytes
-        if share_bytes >= least:
-            yield share
-            share, share_bytes = [], 0
-    if share:
-        yield share
+    return neighbours(splits, lambda split: split.size_bytes, least)
 
 
 def _one_after_another(
