@@ -94,9 +94,7 @@ def publish(
                 raise outcome.failure
         refuse_shared_buckets(context, outcomes, how.assigners)
     except DATA_ERRORS:
-        delete_files(context, messages)
-        for each in encoded:
-            delete_files(context, each.messages())
+        delete_files(context, messages, encoded)
         raise
     if how.evolution is not None:
         how.evolution.publish(context)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
@@ -417,8 +418,8 @@ def encode_files(
     if len(bare) != 1 or len(schema_ids) != 1:
         return None
     (left,), (schema_id,) = bare, schema_ids
-    base_id, base_uuid = left.base_snapshot_id, left.base_snapshot_uuid
-    if left != _bare(base_id, base_uuid):
+    only_new = replace(left, base_snapshot_id=None, base_snapshot_uuid=None)
+    if only_new != CommitMessage(partition=b"", bucket=0, total_buckets=0):
         return None
     form = options.manifest_compression, options.manifest_format
     changelog = _entries(messages, FileKind.ADD, lambda m: m.changelog_files)
@@ -427,18 +428,8 @@ def encode_files(
         schema_id=schema_id,
         new=EncodedEntries.of(_entries(messages, FileKind.ADD, lambda m: m.new_files), *form),
         changelog=EncodedEntries.of(changelog, *form) if changelog else None,
-        base_snapshot_id=base_id,
-        base_snapshot_uuid=base_uuid,
-    )
-
-
-def _bare(base_id: int | None, base_uuid: str | None) -> CommitMessage:
-    return CommitMessage(
-        partition=b"",
-        bucket=0,
-        total_buckets=0,
-        base_snapshot_id=base_id,
-        base_snapshot_uuid=base_uuid,
+        base_snapshot_id=left.base_snapshot_id,
+        base_snapshot_uuid=left.base_snapshot_uuid,
     )
 
 
@@ -450,9 +441,14 @@ def _bare(base_id: int | None, base_uuid: str | None) -> CommitMessage:
 _SHOWN_MAX = 3
 
 
-def delete_files(context: TableContext, messages: Iterable[CommitMessage]) -> None:
-    """Remove all new files of messages that will never be committed."""
-    for message in messages:
+def delete_files(
+    context: TableContext,
+    messages: Iterable[CommitMessage],
+    encoded: Iterable[EncodedFiles] = (),
+) -> None:
+    """Remove all new files of messages, and encoded files, that will never be committed."""
+    decoded = (message for each in encoded for message in each.messages())
+    for message in chain(messages, decoded):
         _delete(context, _brought(context, message))
 
 

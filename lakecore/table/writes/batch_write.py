@@ -476,9 +476,7 @@ def commit_overwrite(  # noqa: PLR0913  what a commit of others' files states
     if partition:
         outside = _outside(chosen, of_all)
         if outside:
-            delete_files(context, messages)
-            for each in encoded:
-                delete_files(context, each.messages())
+            delete_files(context, messages, encoded)
             raise InvalidRequest(
                 "the data has rows outside the partition to overwrite",
                 table=context.identifier,
@@ -539,9 +537,7 @@ def commit_or_clean(
         return commit_and_maintain(context, request)
 
     def clean() -> None:
-        delete_files(context, request.messages)
-        for each in request.encoded:
-            delete_files(context, each.messages())
+        delete_files(context, request.messages, request.encoded)
 
     result = commit_and_maintain(context, request, on_failure=clean)
     if result.facts.get("already_committed"):
