@@ -348,10 +348,9 @@ class ParquetWriter:
         if raw_bytes <= _SMALL_BYTES and len(self._small) < _SMALL_MOST:
             self._small += map(bytes, pieces)
         else:
-            self._out.write(b"".join(self._small))
-            self._small.clear()
-            for data in pieces:
+            for data in (*self._small, *pieces):
                 self._out.write(data)
+            self._small.clear()
         self._encoded_share = min(1.0, part.data.size / max(1, raw_bytes))
         for name, (low, high) in part.text_bounds.items():
             least, greatest = self._text_bounds.get(name, (low, high))
