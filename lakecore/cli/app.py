@@ -16,7 +16,7 @@ import re
 import sys
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from typer._click.core import Command, Context
@@ -72,8 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (LakecoreError, OutputFailed, OSError) as error:
         if debug:
             raise
-        facts = error.facts if isinstance(error, LakecoreError) else {}
-        _fail(*_failure(error, given), facts)
+        if isinstance(error, LakecoreError):
+            code = 2 if isinstance(error, WrongFlag) else 1
+            _fail(_one_text(in_flags(error, flags_of(given))), code, error.facts)
+        to_nowhere()
+        is_output = isinstance(error, OutputFailed)
+        what = "the output cannot be written" if is_output else "the system refused a call"
+        _fail(f"{what}: {error}")
     except _polars_errors() as error:
         if debug:
             raise
@@ -97,17 +102,10 @@ def _one_line(
     sys.stderr.write(form(text, {}))
 
 
-def _failure(error: Exception, given: Sequence[str]) -> tuple[str, int]:
-    """The message and the exit code of an error."""
-    if isinstance(error, LakecoreError):
-        lines = in_flags(error, flags_of(given)).splitlines()
-        # A syntax error marks its position with a caret, so its message keeps its lines.
-        text = "\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines)
-        return text, 2 if isinstance(error, WrongFlag) else 1
-    to_nowhere()
-    is_output = isinstance(error, OutputFailed)
-    what = "the output cannot be written" if is_output else "the system refused a call"
-    return f"{what}: {error}", 1
+def _one_text(message: str) -> str:
+    """The message in one line; in its own lines if the last one marks a position with a caret."""
+    lines = message.splitlines()
+    return ("\n" if lines[-1:] and lines[-1].strip() == "^" else " ").join(lines)
 
 
 def in_flags(error: LakecoreError, flags: Collection[str] | None) -> str:
@@ -200,7 +198,9 @@ def _say(text: str) -> None:
     flush()
 
 
-def _fail(message: str, code: int = 1, facts: Mapping[str, object] = MappingProxyType({})) -> None:
+def _fail(
+    message: str, code: int = 1, facts: Mapping[str, object] = MappingProxyType({})
+) -> NoReturn:
     form = ERROR_LINE.get()
     sys.stderr.write(f"error: {message}\n" if form is None else form(message, facts))
     sys.exit(code)
