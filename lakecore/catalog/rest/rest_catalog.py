@@ -351,10 +351,8 @@ class ServedNames:
             return False
         if not self.has_database(new.database):
             raise no_database(self, new.database)
-        path, body = (
-            f"{self.root}/tables/rename",
-            {"source": _object(old), "destination": _object(new)},
-        )
+        path = f"{self.root}/tables/rename"
+        body = {"source": _object(old), "destination": _object(new)}
         if self.client.answer("POST", path, body, absent=(409,), table=old) is None:
             raise AlreadyExists("the target of the rename exists", table=new)
         return True
