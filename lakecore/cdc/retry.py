@@ -38,9 +38,12 @@ _REASONS = {
         "the certificate of the server is not accepted. Name the file of the authority that "
         "signed it"
     ),
-    ("too many c", "connection slots are reserved", "max_user_connections"): (
-        "the server has no free connection. End other sessions, or raise max_connections"
-    ),
+    (
+        "too many clients",
+        "too many connections",
+        "connection slots are reserved",
+        "max_user_connections",
+    ): ("the server has no free connection. End other sessions, or raise max_connections"),
     ("starting up", "shutting down", "shutdown in progress", "recovery mode"): (
         "the server starts or shuts down. Wait until it runs"
     ),
