@@ -24,6 +24,7 @@ import polars as pl
 from lakecore import (
     CommitMessage,
     CommitResult,
+    CorruptTable,
     InvalidRequest,
     LakecoreError,
     NotFound,
@@ -359,7 +360,9 @@ def stage(
             parts += own
         tasks.append(task)
     head = json.dumps({"version": _VERSION, "job": job, "tasks": tasks}).encode()
-    context.store.put(_staged_path(context, how), b"\n".join([head, b"".join(parts)]))
+    data = b"\n".join([head, b"".join(parts)])
+    digest = hashlib.sha256(data).hexdigest().encode()
+    context.store.put(_staged_path(context, how), b"\n".join([digest, data]))
 
 
 _OF_TASK = ("partition", "attempt", "rows", "began_ms", "ended_ms")
@@ -379,11 +382,27 @@ def _encoded(
 
 
 def staged(context: TableContext, how: Publication) -> tuple[str, Sequence[TaskOutcome]] | None:
-    """The job and the outcomes that an earlier driver has staged; None if files are missing."""
+    """The job and the outcomes that an earlier driver has staged.
+
+    None if there are none, if they are damaged, or if data files are missing.
+    """
     try:
-        data = context.store.read(_staged_path(context, how))
+        found = _unpacked(context.store.read(_staged_path(context, how)))
+        for files in parts_of(() if found is None else found[1])[1]:
+            check_files_are_there(context, files.messages())
     except NotFound:
         return None
+    except (InvalidRequest, CorruptTable) as error:
+        log.warning("an interrupted write cannot be resumed, and runs again: reason=%s", error)
+        return None
+    return found
+
+
+def _unpacked(stored: bytes) -> tuple[str, Sequence[TaskOutcome]] | None:
+    """The job and the outcomes; None for a file of another version. Raises CorruptTable."""
+    digest, _, data = stored.partition(b"\n")
+    if digest != hashlib.sha256(data).hexdigest().encode():
+        raise CorruptTable("the staged files of a write are damaged")
     head, _, rest = data.partition(b"\n")
     stated = json.loads(head)
     if stated["version"] != _VERSION:
@@ -401,12 +420,6 @@ def staged(context: TableContext, how: Publication) -> tuple[str, Sequence[TaskO
             files = EncodedFiles(new=own[0], changelog=own[1] if own[1:] else None, **facts)
         numbers = {name: task[name] for name in _OF_TASK}
         outcomes.append(TaskOutcome(messages=(), encoded=files, **numbers))
-    try:
-        for files in parts_of(outcomes)[1]:
-            check_files_are_there(context, files.messages())
-    except InvalidRequest as error:
-        log.warning("an interrupted write cannot be resumed, and runs again: reason=%s", error)
-        return None
     return str(stated["job"]), outcomes
 
 

@@ -236,6 +236,22 @@ def test_driver_that_was_taken_for_dead_commits_nothing_twice(tmp_path: Path) ->
     assert files_of(table) == live_files_of(table)
 
 
+def test_staged_file_that_is_damaged_is_not_resumed(tmp_path: Path) -> None:
+    table = partitioned(tmp_path)
+    how = Publication(by=author(table.context, "nightly", 3), staged=True)
+    stage(table.context, JOB, outcomes_of(table), how)
+    (name,) = staged_files(table)
+    path = Path(table.path) / "manifest" / name
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 7):
+        damaged = [whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]]
+        for data in damaged:
+            path.write_bytes(data)
+            assert staged(table.context, how) is None
+    path.write_bytes(whole)
+    assert staged(table.context, how) is not None
+
+
 def test_failed_commit_of_a_staged_job_leaves_its_files_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
