@@ -370,3 +370,21 @@ def test_both_engines_expire_the_same_partitions(
         done = table.copy(options).expire_partitions(dry_run=True)
 
         assert [dict(each) for each in done.partitions] == theirs, case
+
+
+def test_a_staged_write_of_spark_is_an_orphan_for_java(
+    peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    table = lc.open_table(
+        tmp_path / "t", create=True, schema=dict(COLUMNS), primary_keys=["id", "p"]
+    )
+    table.write([{"id": 1, "p": "a", "n": 2, "v": "b"}])
+    rows = table.to_arrow()
+    staged = tmp_path / "t" / "manifest" / f"staged-{'0' * 64}"
+    staged.write_bytes(b"of a driver that died")
+    later = int(staged.stat().st_mtime * 1000) + 86_400_000
+
+    java = peers(limits.JAVA).peer
+    assert java.ask("remove_orphans", path=table.path, older_than_ms=later) == 1
+    assert not staged.exists()
+    assert lc.open_table(table.path).to_arrow().equals(rows)
